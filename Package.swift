@@ -1,0 +1,37 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
+    .map { .enableUpcomingFeature($0) }
+
+let package = Package(
+    name: "convstore",
+    platforms: [.macOS(.v15), .iOS(.v18)],  // The floor of `Mutex` and `Atomic`.
+    products: [
+        .library(name: "EventLog", targets: ["EventLog"]),
+        .library(name: "Interchange", targets: ["Interchange"]),
+        .executable(name: "convstore", targets: ["convstore"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+    ],
+    targets: [
+        .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
+        .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"]), .brew(["zstd"])]),
+        .target(
+            name: "EventLog",
+            dependencies: ["CLMDB", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
+        .target(name: "Interchange", dependencies: ["EventLog", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
+        .executableTarget(
+            name: "convstore",
+            dependencies: ["EventLog", "Interchange", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
+        .testTarget(name: "InterchangeTests", dependencies: ["Interchange"], swiftSettings: strict),
+    ],
+    swiftLanguageModes: [.v6]
+)

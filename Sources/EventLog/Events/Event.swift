@@ -1,0 +1,227 @@
+/// A fact about a conversation, as its author states it: what is to be appended, before the store gives it a seq.
+public struct Event: Hashable, Sendable {
+    /// The conversation that it concerns (also for `preference.set`, which is kept in the author's own log).
+    public var conversation: ConversationID
+    public var author: UserID
+    public var content: Content
+
+    public init(conversation: ConversationID, author: UserID, content: Content) {
+        self.conversation = conversation
+        self.author = author
+        self.content = content
+    }
+
+    /// The log that it belongs to.
+    public var log: LogID {
+        if case .preferenceSet = content { .user(author) } else { .conversation(conversation) }
+    }
+}
+
+/// An event as a store keeps it.
+public struct RecordedEvent: Hashable, Sendable {
+    public var log: LogID
+    public var seq: Seq
+    public var position: Position
+    public var origin: Origin
+    /// The hub's clock when it accepted the event.
+    public var hlc: HLC
+    public var event: Event
+    /// The seq in the same log that a chunk, an end, an edit, a deletion, a reaction, a receipt or a reply points at.
+    public var targetSeq: Seq?
+    /// Whether the text was erased: then `event.content` holds what the envelope still tells, with empty texts.
+    public var isErased: Bool
+
+    public init(log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false) {
+        self.log = log
+        self.seq = seq
+        self.position = position
+        self.origin = origin
+        self.hlc = hlc
+        self.event = event
+        self.targetSeq = targetSeq
+        self.isErased = isErased
+    }
+}
+
+extension Event {
+    public enum ConversationKind: UInt8, Sendable, CaseIterable {
+        case direct = 1
+        case group = 2
+        case assistant = 3
+    }
+
+    public enum Role: UInt8, Sendable, CaseIterable {
+        case user = 0
+        case assistant = 1
+        case system = 2
+        case tool = 3
+    }
+
+    /// The numbers of the kinds on disk and on the wire.
+    public enum Kind: UInt32, Sendable, CaseIterable {
+        case conversationCreated = 1
+        case conversationUpdated = 2
+        case participantJoined = 3
+        case participantLeft = 4
+        case messageSent = 5
+        case chunkAppended = 6
+        case messageCompleted = 7
+        case messageInterrupted = 8
+        case messageEdited = 9
+        case messageDeleted = 10
+        case reactionSet = 11
+        case receiptDelivered = 12
+        case receiptRead = 13
+        case preferenceSet = 14
+        case custom = 15
+
+        /// The name in JSONL.
+        public var name: String {
+            switch self {
+            case .conversationCreated: "conversation.created"
+            case .conversationUpdated: "conversation.updated"
+            case .participantJoined: "participant.joined"
+            case .participantLeft: "participant.left"
+            case .messageSent: "message.sent"
+            case .chunkAppended: "chunk.appended"
+            case .messageCompleted: "message.completed"
+            case .messageInterrupted: "message.interrupted"
+            case .messageEdited: "message.edited"
+            case .messageDeleted: "message.deleted"
+            case .reactionSet: "reaction.set"
+            case .receiptDelivered: "receipt.delivered"
+            case .receiptRead: "receipt.read"
+            case .preferenceSet: "preference.set"
+            case .custom: "custom"
+            }
+        }
+    }
+
+    /// An attribute's change: its new value, or `nil` to remove it.
+    public struct Attribute: Hashable, Sendable {
+        public var name: String
+        public var value: String?
+        public init(name: String, value: String?) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    public struct Usage: Hashable, Sendable {
+        public var inputTokens: UInt64
+        public var outputTokens: UInt64
+        public init(inputTokens: UInt64, outputTokens: UInt64) {
+            self.inputTokens = inputTokens
+            self.outputTokens = outputTokens
+        }
+    }
+
+    public struct Message: Hashable, Sendable {
+        public var id: MessageID
+        public var role: Role
+        public var text: String
+        public var isStreaming: Bool
+        public var replyTo: MessageID?
+        /// Attachments and opaque parts: a JSON array in canonical form (keys sorted, no spaces, ASCII), or `nil`.
+        public var parts: String?
+        public var requestID: String?
+
+        public init(
+            id: MessageID, role: Role, text: String, isStreaming: Bool = false, replyTo: MessageID? = nil, parts: String? = nil,
+            requestID: String? = nil
+        ) {
+            self.id = id
+            self.role = role
+            self.text = text
+            self.isStreaming = isStreaming
+            self.replyTo = replyTo
+            self.parts = parts
+            self.requestID = requestID
+        }
+    }
+
+    public enum Content: Hashable, Sendable {
+        case conversationCreated(kind: ConversationKind, title: String?, participants: [UserID])
+        /// Attributes in ascending order of their names' bytes, no name twice.
+        case conversationUpdated(title: String?, attributes: [Attribute])
+        case participantJoined(UserID)
+        case participantLeft(UserID)
+        case messageSent(Message)
+        case chunkAppended(message: MessageID, index: UInt32, text: String)
+        case messageCompleted(message: MessageID, finishReason: String?, usage: Usage?)
+        case messageInterrupted(message: MessageID, reason: String)
+        case messageEdited(message: MessageID, text: String)
+        case messageDeleted(message: MessageID)
+        case reactionSet(message: MessageID, emoji: String, isOn: Bool)
+        case receiptDelivered(upTo: MessageID)
+        case receiptRead(upTo: MessageID)
+        case preferenceSet(key: String, value: String?)
+        case custom(name: String, payload: [UInt8])
+        /// A kind that a newer version wrote: kept, hashed, shipped and replayed byte for byte. `envelope` holds the
+        /// canonical envelope's fields that this version does not read, usually none.
+        case unknown(kind: UInt32, body: [UInt8])
+
+        public var kind: Kind? {
+            switch self {
+            case .conversationCreated: .conversationCreated
+            case .conversationUpdated: .conversationUpdated
+            case .participantJoined: .participantJoined
+            case .participantLeft: .participantLeft
+            case .messageSent: .messageSent
+            case .chunkAppended: .chunkAppended
+            case .messageCompleted: .messageCompleted
+            case .messageInterrupted: .messageInterrupted
+            case .messageEdited: .messageEdited
+            case .messageDeleted: .messageDeleted
+            case .reactionSet: .reactionSet
+            case .receiptDelivered: .receiptDelivered
+            case .receiptRead: .receiptRead
+            case .preferenceSet: .preferenceSet
+            case .custom: .custom
+            case .unknown: nil
+            }
+        }
+    }
+}
+
+/// Limits on what an event may hold; beyond them it is refused as `too_large`.
+public enum EventLimits {
+    /// Bytes of UTF-8 in one text or value.
+    public static let textBytesMax = 1 << 20
+    /// Bytes of UTF-8 in one attribute's value.
+    public static let attributeBytesMax = 4096
+    public static let attributesMax = 64
+    public static let participantsMax = 1024
+    /// Bytes of UTF-8 in a streamed message's chunks together.
+    public static let joinedBytesMax = 16 << 20
+    /// Bytes of one event (and of one line of JSONL).
+    public static let eventBytesMax = 4 << 20
+}
+
+/// Why an event was refused. The raw values are contracts of JSONL, CLI and protocol.
+public enum RefusalCode: String, Sendable, CaseIterable {
+    case malformed
+    case tooLarge = "too_large"
+    case unknownConversation = "unknown_conversation"
+    case conversationConflict = "conversation_conflict"
+    case notParticipant = "not_participant"
+    case unknownMessage = "unknown_message"
+    case messageConflict = "message_conflict"
+    case chunkGap = "chunk_gap"
+    case messageClosed = "message_closed"
+    case messageStreaming = "message_streaming"
+    case messageDeleted = "message_deleted"
+    case notAuthor = "not_author"
+    case originConflict = "origin_conflict"
+}
+
+/// A refusal: its code, and the detail that helps (a field's name, the chunk index that is expected).
+public struct Refusal: Error, Hashable, Sendable {
+    public var code: RefusalCode
+    public var detail: String
+
+    public init(_ code: RefusalCode, _ detail: String = "") {
+        self.code = code
+        self.detail = detail
+    }
+}

@@ -1,0 +1,38 @@
+/// An event on its way into a store.
+public struct Submission: Sendable {
+    public var event: Event
+    /// Who made it (I3). `nil`: this store's own, with its next counter and its clock.
+    public var origin: Origin?
+
+    public init(_ event: Event, origin: Origin? = nil) {
+        self.event = event
+        self.origin = origin
+    }
+}
+
+/// How safe an acknowledged append is.
+public enum Durability: Hashable, Sendable {
+    /// Synced to the device before it is acknowledged (I1).
+    case full
+    /// Written at once and synced within the interval: a power failure can cost the last interval, never more, and never corrupts.
+    case relaxed(interval: Duration)
+}
+
+/// Where an event was recorded.
+public struct Receipt: Hashable, Sendable {
+    public var seq: Seq
+    public var position: Position
+    public var hlc: HLC
+    /// Whether it was synced when this answer was given; only a `.relaxed` store answers before.
+    public var isDurable: Bool
+}
+
+/// A store's answer to one submission.
+public enum AppendOutcome: Hashable, Sendable {
+    case accepted(Receipt)
+    /// It was recorded before; nothing was appended. The receipt tells where.
+    case duplicate(Receipt)
+    case refused(Refusal)
+    /// Nothing was decided, because another event of its atomic batch was refused.
+    case withdrawn
+}
