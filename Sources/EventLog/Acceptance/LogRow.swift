@@ -195,7 +195,7 @@ extension LogRow {
             run = slice.run
             next = slice.firstSeq + Seq(slice.count)
         }
-        tree.encode(into: &out)
+        for hash in tree.hashes { hash.withUnsafeBytes { out.put($0) } }
     }
 
     /// The lanes are apart, as their replicas are the same in most logs and are written once for all, by number.
@@ -256,7 +256,9 @@ extension LogRow {
             slices.append(Slice(run: run, index: index, firstSeq: first, count: Int(count), messages: Int(clamping: try reader.varint())))
             next = first + count
         }
-        tree = try CompactRange(size: next - 1, decoding: &reader)
+        let hashes = CompactRange.levels(begin: 0, end: next - 1).count
+        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else { throw CodecError(.badValue) }
+        self.tree = tree
         for _ in 0..<(try reader.count()) {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())
             var last: UInt64 = 0
