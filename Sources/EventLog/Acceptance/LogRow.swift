@@ -33,6 +33,16 @@ struct LogRow {
         var mark: UInt64
         /// What was refused, by ascending counter: a repeat gets the same answer.
         var refused: [Refused] = []
+
+        func refusal(of counter: UInt64) -> Refusal? {
+            var low = 0
+            var high = refused.count
+            while low < high {
+                let middle = (low + high) / 2
+                if refused[middle].counter < counter { low = middle + 1 } else { high = middle }
+            }
+            return low < refused.count && refused[low].counter == counter ? refused[low].refusal : nil
+        }
     }
 
     /// Where a range of the log's events lies in the archive.
@@ -106,6 +116,11 @@ struct LogRow {
         if let position = lane(replica), counter <= lanes[position].mark { return }
         mark(replica, counter)
         lanes[lane(replica)!].refused.append(Lane.Refused(counter: counter, refusal: refusal))
+    }
+
+    /// Folds what the journal says of a submission that appended nothing.
+    mutating func take(_ mark: MarkRecord) {
+        if let refusal = mark.refusal { markRefused(mark.replica, mark.counter, refusal) } else { self.mark(mark.replica, mark.counter) }
     }
 
     /// Folds an accepted event: total, never refusing.

@@ -93,7 +93,7 @@ struct RecoveredJournal {
                         let start = offset + Frame.headerBytes
                         frames.append(
                             try TailFrame(
-                                Array(bytes[start..<start + header.payloadBytes]), number: header.number, firstPosition: header.firstPosition,
+                                UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number, firstPosition: header.firstPosition,
                                 events: header.events))
                         lastPosition = last
                     }
