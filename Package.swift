@@ -35,7 +35,11 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
-        .testTarget(name: "InterchangeTests", dependencies: ["EventLog", "Interchange"], swiftSettings: strict),
+        .testTarget(
+            name: "InterchangeTests",
+            dependencies: ["EventLog", "Interchange", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -86,6 +86,15 @@ public struct EventLineDecoder: ~Copyable {
         return ExactEventLine(record: record, secret: secret)
     }
 
+    /// Reads one exact line from an array; see ``decodeExact(_:)-(UnsafeRawBufferPointer)``.
+    public mutating func decodeExact(_ line: [UInt8]) throws(Refusal) -> ExactEventLine {
+        var result: Result<ExactEventLine, Refusal> = .failure(Refusal(.malformed, "JSON"))
+        line.withUnsafeBytes { bytes in
+            do throws(Refusal) { result = .success(try decodeExact(bytes)) } catch { result = .failure(error) }
+        }
+        return try result.get()
+    }
+
     /// Scans the line and notes where the members that matter stand; of several of one name the last.
     private mutating func fields(of line: UnsafeRawBufferPointer, bytesMax: Int) throws(Refusal) -> EventFields {
         log = nil

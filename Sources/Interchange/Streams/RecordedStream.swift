@@ -48,6 +48,15 @@ public struct RecordedStream: Sendable {
         }
     }
 
+    /// Takes the next bytes from an array; see ``feed(_:_:)-(UnsafeRawBufferPointer,_)``.
+    public mutating func feed(_ bytes: [UInt8], _ delta: (Delta) -> Void) throws(InputError) {
+        var failure: InputError?
+        bytes.withUnsafeBytes { bytes in
+            do throws(InputError) { try feed(bytes, delta) } catch { failure = error }
+        }
+        if let failure { throw failure }
+    }
+
     /// Ends the input: tells the delta of a payload that was still pending, and answers how the stream ended.
     ///
     /// Throws `noKnownWire` if no payload was of a wire known here.

@@ -54,7 +54,7 @@ struct StreamPayloadSplitter {
     /// Bytes held of a payload that has not ended.
     var pendingBytes: Int { line.count + data.count }
 
-    /// Takes the next bytes up to `payload`'s first `false`… and tells each payload that they complete.
+    /// Takes the next bytes and tells each payload that they complete.
     mutating func feed(_ bytes: UnsafeRawBufferPointer, _ payload: ([UInt8]) -> Void) {
         var start = 0
         if skipsLineFeed, let first = bytes.first {
