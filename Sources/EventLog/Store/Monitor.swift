@@ -7,12 +7,12 @@
 /// A lock with a condition, for threads that wait on one another.
 ///
 /// `@unchecked Sendable`: the value is touched only with the lock held.
-final class Monitor<Value>: @unchecked Sendable {
+package final class Monitor<Value>: @unchecked Sendable {
     private var value: Value
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
-    init(_ value: sending Value) {
+    package init(_ value: sending Value) {
         self.value = value
         pthread_mutex_init(mutex, nil)
         pthread_cond_init(condition, nil)
@@ -26,17 +26,17 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Runs the closure with the lock; inside it `wait` and `wakeAll` may be called.
-    func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return try body(&value)
     }
 
     /// Waits until somebody wakes us; with the lock held.
-    func wait() { pthread_cond_wait(condition, mutex) }
+    package func wait() { pthread_cond_wait(condition, mutex) }
 
     /// Waits at most so long; false if nobody woke us.
-    func wait(milliseconds: Int) -> Bool {
+    package func wait(milliseconds: Int) -> Bool {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         let nanoseconds = now.tv_nsec + (milliseconds % 1000) * 1_000_000
@@ -44,17 +44,17 @@ final class Monitor<Value>: @unchecked Sendable {
         return pthread_cond_timedwait(condition, mutex, &until) == 0
     }
 
-    func wakeAll() { pthread_cond_broadcast(condition) }
+    package func wakeAll() { pthread_cond_broadcast(condition) }
 }
 
 /// A thread of our own: commits wait for the disk, which Swift's shared threads must not.
-enum WorkerThread {
+package enum WorkerThread {
     private final class Box {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    static func start(_ body: @escaping @Sendable () -> Void) {
+    package static func start(_ body: @escaping @Sendable () -> Void) {
         let box = Unmanaged.passRetained(Box(body))
         #if canImport(Glibc)
             var thread = pthread_t()
@@ -79,8 +79,8 @@ enum WorkerThread {
 }
 
 /// The wall clock.
-enum WallClock {
-    static func milliseconds() -> UInt64 {
+package enum WallClock {
+    package static func milliseconds() -> UInt64 {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         return UInt64(now.tv_sec) * 1000 + UInt64(now.tv_nsec) / 1_000_000
