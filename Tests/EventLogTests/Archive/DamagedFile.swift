@@ -42,6 +42,24 @@ struct DamagedFile: ~Copyable {
 
     func page(_ number: Int) -> [UInt8] { Array(bytes[(number * 4096)..<(number * 4096 + 4096)]) }
 
+    func number(at offset: Int) -> Int { (0..<8).reduce(0) { $0 | Int(bytes[offset + $1]) << (8 * $1) } }
+
+    func short(at offset: Int) -> Int { Int(bytes[offset]) | Int(bytes[offset + 1]) << 8 }
+
+    /// Where the meta page lies that liblmdb uses.
+    var newerMeta: Int { number(at: 144) < number(at: 4096 + 144) ? 4096 : 0 }
+
+    /// The kinds of problems in the file with these parts overwritten.
+    func kinds(writing patches: [(offset: Int, bytes: [UInt8])]) throws -> Set<DataFileProblem.Kind> {
+        for patch in patches { pwrite(descriptor, patch.bytes, patch.bytes.count, off_t(patch.offset)) }
+        defer {
+            for patch in patches {
+                pwrite(descriptor, Array(bytes[patch.offset..<(patch.offset + patch.bytes.count)]), patch.bytes.count, off_t(patch.offset))
+            }
+        }
+        return Set(try DataFile(path: file.path).check().problems.map(\.kind))
+    }
+
     /// What a check says of the file with these parts overwritten; if it says nothing, what liblmdb then reads.
     func verdict(writing patches: [(offset: Int, bytes: [UInt8])]) throws -> Verdict {
         for patch in patches { pwrite(descriptor, patch.bytes, patch.bytes.count, off_t(patch.offset)) }

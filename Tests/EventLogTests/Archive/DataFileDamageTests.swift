@@ -14,7 +14,7 @@ import Testing
     func flips(_ style: LMDBWorkload.Style) throws {
         let damaged = try Self.damaged(style)
         var random = SplitMix64(state: 1)
-        for _ in 0..<400 {
+        for _ in 0..<250 {
             let bit = Int(random.next() % UInt64(damaged.bytes.count * 8))
             let verdict = try damaged.verdict(flipping: bit)
             #expect(verdict.isAcceptable, "bit \(bit): \(verdict)")
@@ -27,22 +27,26 @@ import Testing
         var random = SplitMix64(state: 2)
         var reported = 0
         let heads = (2..<damaged.pageCount).filter { [1, 2].contains(damaged.page($0)[10]) }
-        for _ in 0..<500 {
+        for _ in 0..<350 {
             let page = heads[Int(random.next() % UInt64(heads.count))]
             let header = damaged.page(page)
             let nodes = (Int(header[12]) + Int(header[13]) << 8 - 16) / 2
             var offset = Int(random.next() % 16)
+            var isNodeHeader = false
             if (1...2000).contains(nodes), random.next() % 4 != 0 {
                 let node = Int(random.next() % UInt64(nodes))
                 offset = 16 + 2 * node + Int(random.next() % 2)
                 if random.next() % 2 == 0 {
                     let start = Int(header[16 + 2 * node]) + Int(header[17 + 2 * node]) << 8
                     offset = min(4095, start + Int(random.next() % 8))
+                    isNodeHeader = true
                 }
             }
             let bit = (page * 4096 + offset) * 8 + Int(random.next() % 8)
             let verdict = try damaged.verdict(flipping: bit)
-            #expect(verdict.isAcceptable, "bit \(bit): \(verdict)")
+            // A size may change by the byte that keeps the next node even, or within the last overflow page.
+            let isAcceptable = isNodeHeader ? verdict.isAcceptable : verdict == .reported || verdict == .passed(differences: 0)
+            #expect(isAcceptable, "bit \(bit): \(verdict)")
             if verdict == .reported { reported += 1 }
         }
         #expect(reported > 50)
@@ -115,7 +119,7 @@ import Testing
     func misdirectedPages(_ style: LMDBWorkload.Style) throws {
         let damaged = try Self.damaged(style, seed: 16)
         var random = SplitMix64(state: 4)
-        for round in 0..<200 {
+        for round in 0..<120 {
             let first = Int(random.next() % UInt64(damaged.pageCount))
             let second = Int(random.next() % UInt64(damaged.pageCount))
             var patches = [(first * 4096, damaged.page(second))]

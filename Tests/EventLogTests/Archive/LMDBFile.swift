@@ -145,7 +145,7 @@ final class LMDBFile {
         }
     }
 
-    /// All that liblmdb reads in the file of `directory`, without lock file and without writing.
+    /// All that liblmdb reads, each entry both in passing and by its key, in the file of `directory`, without lock file and without writing.
     static func readAll(directory: String) throws -> Content {
         var environment: OpaquePointer?
         try check(mdb_env_create(&environment))
@@ -179,7 +179,18 @@ final class LMDBFile {
             code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)
         }
         if code != MDB_NOTFOUND { throw Failure(code: code) }
+        for entry in entries where try get(entry.key, in: database, transaction) != entry.value { throw Failure(code: MDB_NOTFOUND) }
         return entries
+    }
+
+    private static func get(_ key: [UInt8], in database: MDB_dbi, _ transaction: OpaquePointer?) throws -> [UInt8] {
+        var key = key
+        return try key.withUnsafeMutableBytes { key in
+            var keyValue = MDB_val(mv_size: key.count, mv_data: key.baseAddress)
+            var value = MDB_val()
+            try check(mdb_get(transaction, database, &keyValue, &value))
+            return bytes(value)
+        }
     }
 
     private static func bytes(_ value: MDB_val) -> [UInt8] {
