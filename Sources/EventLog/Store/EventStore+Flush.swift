@@ -1,42 +1,43 @@
 internal import Synchronization
 
 extension EventStore {
+    /// Asks for a flush without waiting for it.
     func requestFlush() {
         flushing.withLock { state in
-            state.isWanted = true
+            guard state.asked == state.begun else { return }
+            state.asked += 1
             flushing.wakeAll()
         }
     }
 
     /// Seals everything that is durable into the archive, and returns when it is there.
+    ///
+    /// - Throws: `EventLogError`: `diskFull` or `inputOutput`; the events stay in the journal, and a later flush tries again.
     public func flush() throws {
-        try flushing.withLock { state in
-            if state.hasEnded { return }
-            let goal = state.flushed + (state.isRunning ? 2 : 1)
-            state.failure = nil
-            state.isWanted = true
-            flushing.wakeAll()
-            while state.flushed < goal, !state.hasEnded {
-                if state.isRunning == false, state.isWanted == false { state.isWanted = true; flushing.wakeAll() }
-                flushing.wait()
-                if let failure = state.failure { throw failure }
+        guard journal != nil else { return }
+        let ticket = flushing.withLock { state -> UInt64 in
+            // One that has begun may have missed what was appended last.
+            if state.asked == state.begun {
+                state.asked += 1
+                flushing.wakeAll()
             }
+            return state.asked
         }
+        let failure = flushing.withLock(waitingWhile: { $0.done < ticket && !$0.hasEnded }) { $0.failure }
+        if let failure { throw failure }
     }
 
     /// The flush's thread.
     func flushLoop() {
         let flusher = Flusher(store: self)
         while true {
-            let shouldEnd = flushing.withLock { state -> Bool in
-                while !state.isWanted, !state.isClosing { flushing.wait() }
-                if state.isClosing, !state.isWanted {
+            let shouldEnd = flushing.withLock(waitingWhile: { $0.asked == $0.begun && !$0.isClosing }) { state -> Bool in
+                if state.asked == state.begun {
                     state.hasEnded = true
                     flushing.wakeAll()
                     return true
                 }
-                state.isWanted = false
-                state.isRunning = true
+                state.begun = state.asked
                 return false
             }
             if shouldEnd { return }
@@ -53,8 +54,7 @@ extension EventStore {
                 failure = EventLogError(.inputOutput, "\(archive.path): \(error)")
             }
             flushing.withLock { state in
-                state.isRunning = false
-                state.flushed += 1
+                state.done = state.begun
                 state.failure = failure
                 flushing.wakeAll()
             }

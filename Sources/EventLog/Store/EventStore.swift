@@ -52,11 +52,13 @@ public final class EventStore: Sendable {
     }
 
     struct FlushState {
-        var isWanted = false
-        var isRunning = false
+        /// Flushes asked for, begun and done, counted.
+        var asked: UInt64 = 0
+        var begun: UInt64 = 0
+        var done: UInt64 = 0
         var isClosing = false
         var hasEnded = false
-        var flushed: UInt64 = 0
+        /// How the last one ended.
         var failure: EventLogError?
     }
 
@@ -337,8 +339,8 @@ public final class EventStore: Sendable {
         queue.withLock { queue in
             queue.isClosing = true
             queue.wakeUp(self)
-            while !queue.requests.isEmpty || queue.isLed { self.queue.wait() }
         }
+        queue.withLock(waitingWhile: { !$0.requests.isEmpty || $0.isLed }) { _ in }
         var failure: (any Error)?
         if writer.withLock({ $0.failure }) == nil {
             do {
@@ -349,8 +351,8 @@ public final class EventStore: Sendable {
         flushing.withLock { state in
             state.isClosing = true
             flushing.wakeAll()
-            while !state.hasEnded { flushing.wait() }
         }
+        flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
                 try journal.close()
