@@ -1,6 +1,9 @@
 internal import Synchronization
 
 extension EventStore {
+    /// Events wait at most about so long for the archive.
+    static let flushMilliseconds = 10_000
+
     /// Asks for a flush without waiting for it.
     func requestFlush() {
         flushing.withLock { state in
@@ -31,7 +34,13 @@ extension EventStore {
     func flushLoop() {
         let flusher = Flusher(store: self)
         while true {
-            let shouldEnd = flushing.withLock(waitingWhile: { $0.asked == $0.begun && !$0.isClosing }) { state -> Bool in
+            // By size when a writer asks, else by time: what rests in the journal is sealed all the same.
+            let isIdle: (borrowing FlushState) -> Bool = { $0.asked == $0.begun && !$0.isClosing }
+            let shouldEnd = flushing.withLock(waitingWhile: isIdle, atMostMilliseconds: Self.flushMilliseconds) { state -> Bool? in
+                if state.asked == state.begun, !state.isClosing {
+                    if tail.isEmpty { return nil }
+                    state.asked += 1
+                }
                 if state.asked == state.begun {
                     state.hasEnded = true
                     flushing.wakeAll()
@@ -40,6 +49,7 @@ extension EventStore {
                 state.begun = state.asked
                 return false
             }
+            guard let shouldEnd else { continue }
             if shouldEnd { return }
             var failure: EventLogError?
             do {
