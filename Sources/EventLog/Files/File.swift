@@ -100,6 +100,9 @@ final class File: Sendable {
 
     /// Takes the advisory lock, which no other open of the file may hold; false if one does.
     func lockExclusively() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
+
+    /// Gives the advisory lock back.
+    func unlock() { _ = flock(descriptor, LOCK_UN) }
 }
 
 /// What is done to directories and names.

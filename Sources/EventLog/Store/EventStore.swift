@@ -334,6 +334,8 @@ public final class EventStore: Sendable {
         defer {
             readers.withLock { $0 = [] }
             archive.environment.close()
+            // Last, and not when the last reference goes: whoever closed may open again at once.
+            lockFile?.unlock()
         }
         guard let journal else { return }
         queue.withLock { queue in
