@@ -98,11 +98,10 @@ final class File: Sendable {
         if ftruncate(descriptor, off_t(size)) != 0 { throw SystemError(call: "truncate", path: path, number: errno) }
     }
 
+    func unlock() { flock(descriptor, LOCK_UN) }
+
     /// Takes the advisory lock, which no other open of the file may hold; false if one does.
     func lockExclusively() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
-
-    /// Gives the advisory lock back.
-    func unlock() { _ = flock(descriptor, LOCK_UN) }
 }
 
 /// What is done to directories and names.

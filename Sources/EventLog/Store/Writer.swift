@@ -103,6 +103,9 @@ final class Writer {
         users = users.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
     }
 
+    /// Forgets decoded runs, as one was rewritten.
+    func forgetRuns() { reader.forget() }
+
     // Deciding.
 
     /// The answer to one submission, before it is durable.
