@@ -66,8 +66,10 @@ extension EventStore {
     private func run(_ work: Request.Work) throws -> [AppendOutcome] {
         let box = ReplyBox()
         let request = Request(work: work, reply: .box(box))
-        var leads = try queue.withLock { queue -> Bool in
-            while queue.waiting > 0, queue.waiting + request.count > options.queueDepthMax, !queue.isClosing { self.queue.wait() }
+        let isFull: (borrowing Queue) -> Bool = { [options] queue in
+            queue.waiting > 0 && queue.waiting + request.count > options.queueDepthMax && !queue.isClosing
+        }
+        var leads = try queue.withLock(waitingWhile: isFull) { queue -> Bool in
             if queue.isClosing { throw EventLogError(.closed, "\(path): the store is closed") }
             queue.requests.append(request)
             queue.waiting += request.count
@@ -77,14 +79,11 @@ extension EventStore {
         }
         while true {
             if leads { lead(until: box) }
-            if let result = queue.withLock({ queue -> Result<[AppendOutcome], any Error>? in
-                while box.result == nil, queue.isLed { self.queue.wait() }
-                if box.result == nil {
-                    queue.isLed = true
-                    return nil
-                }
+            let result = queue.withLock(waitingWhile: { box.result == nil && $0.isLed }) { queue -> Result<[AppendOutcome], any Error>? in
+                if box.result == nil { queue.isLed = true }
                 return box.result
-            }) {
+            }
+            if let result {
                 return try result.get()
             }
             leads = true
@@ -95,22 +94,23 @@ extension EventStore {
     func startThreads() {
         WorkerThread.start { [self] in
             while true {
-                let isDone = queue.withLock { queue -> Bool in
-                    while (queue.requests.isEmpty || queue.isLed) && !queue.isClosing {
-                        if case .relaxed(let interval) = options.durability {
-                            let milliseconds = max(1, Int(interval.components.seconds) * 1000 + Int(interval.components.attoseconds / 1_000_000_000_000_000))
-                            if !self.queue.wait(milliseconds: milliseconds) { break }
-                        } else {
-                            self.queue.wait()
-                        }
-                    }
-                    if queue.requests.isEmpty, queue.isClosing { return true }
-                    if queue.isLed { return false }
-                    if !queue.requests.isEmpty { queue.isLed = true }
-                    return false
+                enum Next { case lead, sync, end }
+                let isIdle: (borrowing Queue) -> Bool = { ($0.requests.isEmpty || $0.isLed) && !$0.isClosing }
+                let decide: (inout Queue) -> Next = { queue in
+                    if queue.isLed { return queue.isClosing && queue.requests.isEmpty ? .end : .sync }
+                    if queue.requests.isEmpty { return queue.isClosing ? .end : .sync }
+                    queue.isLed = true
+                    return .lead
                 }
-                if isDone { break }
-                if queue.withLock({ $0.isLed && !$0.requests.isEmpty }) { lead(until: nil) }
+                let next: Next
+                if case .relaxed(let interval) = options.durability {
+                    let milliseconds = Int(interval.components.seconds) * 1000 + Int(interval.components.attoseconds / 1_000_000_000_000_000)
+                    next = queue.withLock(waitingWhile: isIdle, atMostMilliseconds: max(1, milliseconds), decide)
+                } else {
+                    next = queue.withLock(waitingWhile: isIdle, decide)
+                }
+                if case .end = next { break }
+                if case .lead = next { lead(until: nil) }
                 if case .relaxed = options.durability { syncRelaxed() }
             }
         }
@@ -221,7 +221,7 @@ extension EventStore {
         }
         tail.append(frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
-        if tail.unarchivedBytes(adding: frame.bytes.count) >= flushBytes { requestFlush() }
+        if tail.bytes >= flushBytes { requestFlush() }
         return results
     }
 
@@ -302,9 +302,4 @@ extension EventStore {
             try flush()
         }
     }
-}
-
-extension Tail {
-    /// Bytes that wait for the archive.
-    func unarchivedBytes(adding more: Int) -> Int { bytes }
 }

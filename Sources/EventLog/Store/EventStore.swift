@@ -52,11 +52,13 @@ public final class EventStore: Sendable {
     }
 
     struct FlushState {
-        var isWanted = false
-        var isRunning = false
+        /// Flushes asked for, begun and done, counted.
+        var asked: UInt64 = 0
+        var begun: UInt64 = 0
+        var done: UInt64 = 0
         var isClosing = false
         var hasEnded = false
-        var flushed: UInt64 = 0
+        /// How the last one ended.
         var failure: EventLogError?
     }
 
@@ -144,7 +146,7 @@ public final class EventStore: Sendable {
         try Self.checkIsStore(path)
         self.path = path
         self.options = options
-        try ArchiveCheck.beforeMapping(path)
+        try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
         id = try archive.storeID()
         let state = try archive.environment.read { [archive] in try archive.state($0) }
@@ -176,7 +178,7 @@ public final class EventStore: Sendable {
         try lock.truncate(to: 0)
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
         lockFile = lock
-        try ArchiveCheck.beforeMapping(path)
+        try ArchiveCheck.beforeMapping(path, isBesideWriter: false)
         archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
         id = try archive.storeID()
         var file = try KeyFile(reading: path)
@@ -324,7 +326,9 @@ public final class EventStore: Sendable {
     /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
     ///
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.
-    public func close() throws {
+    public func close() throws { try close(isCompacting: false) }
+
+    func close(isCompacting: Bool) throws {
         guard isOpen.withLock({ open in
             defer { open = false }
             return open
@@ -332,13 +336,14 @@ public final class EventStore: Sendable {
         defer {
             readers.withLock { $0 = [] }
             archive.environment.close()
+            lockFile?.unlock()
         }
         guard let journal else { return }
         queue.withLock { queue in
             queue.isClosing = true
             queue.wakeUp(self)
-            while !queue.requests.isEmpty || queue.isLed { self.queue.wait() }
         }
+        queue.withLock(waitingWhile: { !$0.requests.isEmpty || $0.isLed }) { _ in }
         var failure: (any Error)?
         if writer.withLock({ $0.failure }) == nil {
             do {
@@ -349,8 +354,8 @@ public final class EventStore: Sendable {
         flushing.withLock { state in
             state.isClosing = true
             flushing.wakeAll()
-            while !state.hasEnded { flushing.wait() }
         }
+        flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
                 try journal.close()
@@ -362,7 +367,7 @@ public final class EventStore: Sendable {
                     state.commit += 1
                     try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
                 }
-                try ArchiveCheck.fillTail(path)
+                if try isCompacting || isWorthCompacting() { try rewriteArchive() }
             } catch { failure = error }
         }
         if let failure { throw failure }

@@ -25,23 +25,33 @@ package final class Monitor<Value>: @unchecked Sendable {
         condition.deallocate()
     }
 
-    /// Runs the closure with the lock; inside it `wait` and `wakeAll` may be called.
+    /// Runs the closure with the lock.
     package func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return try body(&value)
     }
 
-    /// Waits until somebody wakes us; with the lock held.
-    package func wait() { pthread_cond_wait(condition, mutex) }
+    /// Waits while the condition holds, then runs the closure, with the lock.
+    ///
+    /// The condition is asked anew after each waking; no access to the value lasts over the waiting, which others change meanwhile.
+    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, _ body: (inout Value) throws -> R) rethrows -> R {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        while condition(value) { pthread_cond_wait(self.condition, mutex) }
+        return try body(&value)
+    }
 
-    /// Waits at most so long; false if nobody woke us.
-    package func wait(milliseconds: Int) -> Bool {
+    /// The same, but waits at most so long.
+    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, atMostMilliseconds limit: Int, _ body: (inout Value) throws -> R) rethrows -> R {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
-        let nanoseconds = now.tv_nsec + (milliseconds % 1000) * 1_000_000
-        var until = timespec(tv_sec: now.tv_sec + milliseconds / 1000 + nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000)
-        return pthread_cond_timedwait(condition, mutex, &until) == 0
+        let nanoseconds = now.tv_nsec + (limit % 1000) * 1_000_000
+        var until = timespec(tv_sec: now.tv_sec + limit / 1000 + nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000)
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        while condition(value), pthread_cond_timedwait(self.condition, mutex, &until) == 0 {}
+        return try body(&value)
     }
 
     package func wakeAll() { pthread_cond_broadcast(condition) }

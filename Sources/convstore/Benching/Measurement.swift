@@ -41,8 +41,7 @@ struct Measurement: Sendable {
                 }
             }
         }
-        return results.withLock { state in
-            while state.left > 0 { results.wait() }
+        return results.withLock(waitingWhile: { $0.left > 0 }) { state in
             let seconds = (ContinuousClock.now - start).seconds
             if let failure = state.failure { return .failure(failure) }
             return .success(

@@ -17,9 +17,9 @@ final class Handoff<Element: Sendable>: Sendable {
 
     init(capacity: Int) { self.capacity = capacity }
 
+    /// Waits for room first.
     func send(_ element: Element) throws(Cancelled) {
-        let isTaken = state.withLock { state in
-            while state.elements.count >= capacity, !state.isCancelled { self.state.wait() }
+        let isTaken = state.withLock(waitingWhile: { $0.elements.count >= capacity && !$0.isCancelled }) { state in
             guard !state.isCancelled else { return false }
             state.elements.append(element)
             self.state.wakeAll()
@@ -39,8 +39,7 @@ final class Handoff<Element: Sendable>: Sendable {
 
     /// The next element, or `nil` at the end.
     func next() throws -> Element? {
-        try state.withLock { state in
-            while state.elements.isEmpty, !state.isFinished { self.state.wait() }
+        try state.withLock(waitingWhile: { $0.elements.isEmpty && !$0.isFinished }) { state in
             if state.elements.isEmpty {
                 if let failure = state.failure { throw failure }
                 return nil
