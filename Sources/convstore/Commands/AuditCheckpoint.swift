@@ -12,7 +12,7 @@ struct AuditCheckpoint: ParsableCommand {
     var key = false
 
     func run() throws {
-        if key { return try store.read { try StandardOutput.shared.writeLine($0.verifierKey) } }
+        if key { return try store.read { try StandardOutput.shared.writeLine($0.verifierKey()) } }
         let note = try store.write { try $0.makeCheckpoint() }
         guard let output else { return try StandardOutput.shared.write { $0.append(contentsOf: note.utf8) } }
         var file = try OutputFile(creating: output)
