@@ -48,7 +48,7 @@ struct Convstore: ParsableCommand {
             StandardOutput.shared.write(message + "\n")
             try? StandardOutput.shared.flush()
         } else {
-            Terminal.writeError(Sanitizer.harmless(message, keepsNewlines: true) + "\n")
+            Terminal.complain(message.hasPrefix("Error: ") ? String(message.dropFirst(7)) : message)
         }
         return code.rawValue
     }

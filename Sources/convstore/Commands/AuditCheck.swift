@@ -1,7 +1,5 @@
 import ArgumentParser
 import EventLog
-import Glibc
-import Interchange
 
 struct AuditCheck: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -16,7 +14,7 @@ struct AuditCheck: ParsableCommand {
     var file: String
 
     func run() throws {
-        let bytes = try read()
+        let bytes = try ImportInput.bytes(of: file, atMost: ProofFile.bytesMax)
         let expected = try key.map { text in
             do throws(ProofError) { return try VerifierKey(text) } catch { throw Failure(.usage, "--key: \(error.message)") }
         }
@@ -35,14 +33,5 @@ struct AuditCheck: ParsableCommand {
             return try line.print()
         }
         try StandardOutput.shared.writeLine(Style.green("✓ ") + Sanitizer.harmless(finding, keepsNewlines: true))
-    }
-
-    private func read() throws -> [UInt8] {
-        var bytes: [UInt8] = []
-        try ImportInput.open(file).forEachBlock { (block) throws(Failure) -> Void in
-            bytes.append(contentsOf: block)
-            guard bytes.count <= ProofFile.bytesMax else { throw Failure(.data, "\(file) is too large for a proof") }
-        }
-        return bytes
     }
 }

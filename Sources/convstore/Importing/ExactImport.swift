@@ -34,7 +34,9 @@ struct ExactImport {
             case .failure(let refusal):
                 try commit()
                 count.take(lines.isTooLong ? Refusal(.tooLarge, "line") : refusal)
-                throw Failure(.data, "\(path): line \(lines.number): \(refusal.code.rawValue) (\(refusal.detail)). Only what `export --exact` wrote can be taken")
+                throw Failure(
+                    .data,
+                    "\(path): line \(lines.number): \(refusal.code.rawValue) (\(refusal.detail)). Only what `export --exact` wrote can be taken")
             }
             if records.count >= Self.eventsMax || bytes >= 2 << 20 {
                 try commit()

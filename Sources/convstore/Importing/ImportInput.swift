@@ -28,4 +28,14 @@ struct ImportInput: Sendable {
     static func open(_ path: String) throws(InputError) -> InputFile {
         try path == "-" ? InputFile.standardInput() : InputFile.open(path)
     }
+
+    /// All of a small file. Throws 65 if it is larger than that.
+    static func bytes(of path: String, atMost limit: Int) throws -> [UInt8] {
+        var bytes: [UInt8] = []
+        try open(path).forEachBlock { (block) throws(Failure) -> Void in
+            bytes.append(contentsOf: block)
+            guard bytes.count <= limit else { throw Failure(.data, "\(path) is larger than \(limit) bytes") }
+        }
+        return bytes
+    }
 }
