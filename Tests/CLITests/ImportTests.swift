@@ -111,7 +111,7 @@ import Testing
                 ["openai-chat", "openai-responses", "anthropic", "gemini"].contains(wire)
             else { continue }
             let store = folder[UUID().uuidString]
-            let path = Lines.fixtures + "/streams/" + file
+            let path = Lines.fixtures + "/" + file
             #expect(try Program.run("import", "--store", store, "--format", "stream", path).status == 0, "\(file)")
             let events = try Program.run("export", "--store", store).objects()
             let joined = events.filter { $0["type"] as? String == "chunk.appended" }.compactMap { $0["text"] as? String }.joined()

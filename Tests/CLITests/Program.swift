@@ -24,14 +24,16 @@ enum Program {
     /// It lies beside the tests, wherever they were built.
     static let path: String = {
         if let given = ProcessInfo.processInfo.environment["CONVSTORE"] { return given }
-        var information = Dl_info()
-        dladdr(#dsohandle, &information)
-        var directory = URL(fileURLWithPath: String(cString: information.dli_fname)).deletingLastPathComponent()
-        while directory.path != "/" {
-            let candidate = directory.appendingPathComponent("convstore").path
-            var isDirectory: ObjCBool = false
-            if FileManager.default.fileExists(atPath: candidate, isDirectory: &isDirectory), !isDirectory.boolValue { return candidate }
-            directory.deleteLastPathComponent()
+        // The tests' own program, or what was given to the one that runs them.
+        for argument in [(try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""] + CommandLine.arguments {
+            guard argument.contains("xctest") else { continue }
+            var directory = URL(fileURLWithPath: argument).deletingLastPathComponent()
+            while directory.path != "/" {
+                let candidate = directory.appendingPathComponent("convstore").path
+                var isDirectory: ObjCBool = false
+                if FileManager.default.fileExists(atPath: candidate, isDirectory: &isDirectory), !isDirectory.boolValue { return candidate }
+                directory.deleteLastPathComponent()
+            }
         }
         return "convstore"
     }()
