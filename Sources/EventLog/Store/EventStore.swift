@@ -192,7 +192,7 @@ public final class EventStore: Sendable {
         }
         let recovered = try RecoveredJournal(directory: path, store: id, archivedPosition: state.position, archivedFrame: state.frame)
         journal = try FileJournal(
-            directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedPosition: state.position)
+            directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedFrame: state.frame)
         tail = Tail(frames: recovered.frames, archived: state.position)
         let ring = try Self.keyRing(archive, file, state)
         keys = Mutex((file, ring))
