@@ -47,8 +47,10 @@ public final class EventStore: Sendable {
         var waiting = 0
         var isLed = false
         var isClosing = false
-        /// Threads and tasks that wait for room.
+        /// Tasks that wait for room.
         var blocked: [CheckedContinuation<Void, Never>] = []
+        /// Threads that wait for room.
+        var threadsAtGate = 0
     }
 
     struct FlushState {
