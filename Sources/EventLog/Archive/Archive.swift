@@ -127,6 +127,12 @@ final class Archive: Sendable {
         out.put(fixed64: checksum(key, value))
     }
 
+    /// Puts behind a value that lies at the buffer's end the checksum of its key and itself.
+    static func seal(_ key: [UInt8], from start: Int, in out: inout ByteBuffer) {
+        let sum = checksum(key, UnsafeRawBufferPointer(rebasing: out.bytes[start...]))
+        out.put(fixed64: sum)
+    }
+
     static func sealed(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
         var out = ByteBuffer(capacity: value.count + 8)
         value.withUnsafeBytes { seal(key, $0, into: &out) }

@@ -99,6 +99,17 @@ extension Envelope {
 
     /// Reads canonical bytes; anything else is refused.
     package init(canonical bytes: UnsafeRawBufferPointer) throws(CodecError) {
+        try self.init(canonical: bytes) { bytes throws(CodecError) in
+            guard let user = UserID(try text(of: bytes)) else { throw CodecError(.badValue) }
+            return user
+        }
+    }
+
+    /// Reads canonical bytes; the author is whom the closure makes of the name's bytes.
+    @inline(__always)
+    init(
+        canonical bytes: UnsafeRawBufferPointer, authorOf makeAuthor: (UnsafeRawBufferPointer) throws(CodecError) -> UserID
+    ) throws(CodecError) {
         var reader = ByteReader(bytes)
         var log: LogID?
         var seq: UInt64 = 0
@@ -135,7 +146,7 @@ extension Envelope {
             case UInt64(Field.counter) << 3: counter = try nonzero(reader.varint())
             case UInt64(Field.originHLC) << 3 | 1: originHLC = try nonzero(reader.fixed64())
             case UInt64(Field.hlc) << 3 | 1: hlc = try nonzero(reader.fixed64())
-            case UInt64(Field.author) << 3 | 2: author = try reader.user()
+            case UInt64(Field.author) << 3 | 2: author = try makeAuthor(reader.lengthPrefixed())
             case UInt64(Field.kind) << 3:
                 guard let value = UInt32(exactly: try nonzero(reader.varint())) else { throw CodecError(.badValue) }
                 kind = value

@@ -98,6 +98,8 @@ final class File: Sendable {
         if ftruncate(descriptor, off_t(size)) != 0 { throw SystemError(call: "truncate", path: path, number: errno) }
     }
 
+    func unlock() { flock(descriptor, LOCK_UN) }
+
     /// Takes the advisory lock, which no other open of the file may hold; false if one does.
     func lockExclusively() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
 }

@@ -326,7 +326,9 @@ public final class EventStore: Sendable {
     /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
     ///
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.
-    public func close() throws {
+    public func close() throws { try close(isCompacting: false) }
+
+    func close(isCompacting: Bool) throws {
         guard isOpen.withLock({ open in
             defer { open = false }
             return open
@@ -334,6 +336,7 @@ public final class EventStore: Sendable {
         defer {
             readers.withLock { $0 = [] }
             archive.environment.close()
+            lockFile?.unlock()
         }
         guard let journal else { return }
         queue.withLock { queue in
@@ -364,6 +367,7 @@ public final class EventStore: Sendable {
                     state.commit += 1
                     try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
                 }
+                if try isCompacting || isWorthCompacting() { try rewriteArchive() }
             } catch { failure = error }
         }
         if let failure { throw failure }

@@ -90,7 +90,7 @@ final class Writer {
     }
 
     /// What a flush archived is no longer in the tail; logs that rest are forgotten.
-    func archived(_ rows: [LogID: Seq], memoryBytesMax: Int) {
+    func archived(_ rows: [(log: LogID, seq: Seq)], memoryBytesMax: Int) {
         flushes += 1
         for (log, seq) in rows { known(log)?.dropTail(through: seq) }
         reader.forget()
@@ -102,6 +102,9 @@ final class Writer {
         conversations = conversations.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
         users = users.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
     }
+
+    /// Forgets decoded runs, as one was rewritten.
+    func forgetRuns() { reader.forget() }
 
     // Deciding.
 

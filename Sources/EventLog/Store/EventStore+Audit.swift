@@ -1,0 +1,234 @@
+internal import Synchronization
+
+extension EventStore {
+    /// The heads of all logs that have events, as of what is durable.
+    public func forEachHead(_ body: (Head) throws -> Bool) throws {
+        try forEachRow(withTrees: true) { row in
+            try body(Head(log: row.id, size: row.tree.size, root: row.tree.root()))
+        }
+    }
+
+    /// The head of one log; `nil` if it has no events.
+    public func head(of log: LogID) throws -> Head? {
+        var tree = CompactRange()
+        if let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) { tree = row.tree }
+        try forEachLeaf(of: log, from: tree.size + 1) { leaf, _ in tree.append(leaf) }
+        return tree.size == 0 ? nil : Head(log: log, size: tree.size, root: tree.root())
+    }
+
+    /// The number and salts of a log that this store knows.
+    private func seeds(of log: LogID) throws -> PuncturedSeeds {
+        guard let number = try writer.withLock({ try $0.state(of: log)?.row.number }) else {
+            throw EventLogError(.noSuchLog, "\(path): there is no log \(log)")
+        }
+        return try seeds(of: LogRow(id: log, number: number))
+    }
+
+    /// What a log's seeds are, to be given to a copy (`export --exact`): 32 bytes, or the set that is left after an erasure.
+    public func secret(of log: LogID) throws -> [UInt8] {
+        let seeds = try seeds(of: log)
+        return seeds.isWhole ? seeds.spine.seed.bytes : seeds.encoded
+    }
+
+    /// The leaf hashes of a log's events, with their canonical parts, ascending.
+    private func forEachLeaf(of log: LogID, from first: Seq, _ body: (Hash256, LeafParts) throws -> Void) throws {
+        try checkOpen()
+        let snapshot = tail.snapshot
+        let row = try archive.environment.read { [archive] in try archive.row(log, $0) } ?? LogRow(id: log, number: 0)
+        let positions = writer.withLock { writer -> (Seq, [Position]) in
+            guard let state = try? writer.state(of: log) else { return (.max, []) }
+            return (state.tailFirstSeq, state.tail.filter { $0 <= snapshot.visible })
+        }
+        let last = max(row.archivedSeq, positions.1.isEmpty ? 0 : positions.0 + Seq(positions.1.count) - 1)
+        guard first <= last else { return }
+        var cursor = try seeds(of: log).cursor()
+        var envelope = ByteBuffer()
+        var body_ = ByteBuffer()
+        try withReader { reader in
+            for seq in first...last {
+                envelope.removeAll()
+                body_.removeAll()
+                var commitment: Hash256?
+                if let (run, place) = try reader.place(of: seq, in: row) {
+                    run.envelope(at: place).encode(into: &envelope)
+                    commitment = run.commitments[place]
+                    if commitment == nil { try run.body(at: place).encode(into: &body_) }
+                } else if seq >= positions.0, let (frame, index) = snapshot.frame(of: positions.1[Int(seq - positions.0)]) {
+                    envelope.put(frame.envelopeBytes(index))
+                    body_.put(frame.bodyBytes(index))
+                } else {
+                    throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
+                }
+                let salt = cursor.leaf(at: seq - 1)
+                guard let hash = commitment ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: body_.bytes) }) else {
+                    throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing")
+                }
+                let parts = LeafParts(
+                    seq: seq, envelope: { envelope.array() }, body: { body_.array() }, salt: commitment == nil ? salt : nil, commitment: hash)
+                try body(Merkle.eventLeaf(envelope: envelope.bytes, commitment: hash), parts)
+            }
+        }
+    }
+
+    private struct LeafParts {
+        var seq: Seq
+        var envelope: () -> [UInt8]
+        var body: () -> [UInt8]
+        var salt: Hash256?
+        var commitment: Hash256
+    }
+
+    // Proofs.
+
+    /// Proves that an event stands in its log, and, where the last checkpoint covers the log as it is, that the store signed it.
+    public func proveInclusion(log: LogID, seq: Seq) throws -> ProofFile {
+        guard let head = try head(of: log), 1...head.size ~= seq else {
+            throw EventLogError(.noSuchLog, "\(path): log \(log) has no seq \(seq)")
+        }
+        var prover = MerkleProver(inclusionOf: seq - 1, size: head.size)
+        var envelope: [UInt8] = []
+        var body = ProofFile.Inclusion.Body.hidden(commitment: Hash256())
+        try forEachLeaf(of: log, from: 1) { leaf, parts in
+            guard prover.count < head.size else { return }
+            prover.append(leaf)
+            if parts.seq == seq {
+                envelope = parts.envelope()
+                body = parts.salt.map { .shown(parts.body(), salt: $0) } ?? .hidden(commitment: parts.commitment)
+            }
+        }
+        guard prover.root == head.root else { throw Archive.damaged(path, "log \(log): its events do not give its head (I6)") }
+        return .inclusion(
+            ProofFile.Inclusion(seq: seq, envelope: envelope, body: body, head: head, proof: prover.proof, attestation: try attestation(of: head)))
+    }
+
+    /// Proves that a log only grew between two sizes; `to` is the present size if it is `nil`.
+    public func proveConsistency(log: LogID, from size1: UInt64, to size2: UInt64? = nil) throws -> ProofFile {
+        guard let head = try head(of: log) else { throw EventLogError(.noSuchLog, "\(path): there is no log \(log)") }
+        let end = size2 ?? head.size
+        guard size1 <= end, end <= head.size else {
+            throw EventLogError(.invalidArgument, "log \(log) has \(head.size) events: \(size1) to \(end) is no range of its sizes")
+        }
+        var prover = MerkleProver(consistencyFrom: size1, to: end)
+        var first = CompactRange()
+        try forEachLeaf(of: log, from: 1) { leaf, parts in
+            if parts.seq <= size1 { first.append(leaf) }
+            if parts.seq <= end { prover.append(leaf) }
+        }
+        let second = Head(log: log, size: end, root: prover.root)
+        guard end < head.size || second.root == head.root else { throw Archive.damaged(path, "log \(log): its events do not give its head (I6)") }
+        return .consistency(
+            ProofFile.Consistency(
+                from: Head(log: log, size: size1, root: first.root()), to: second, proof: prover.proof, attestation: try attestation(of: second)))
+    }
+
+    // Checkpoints.
+
+    private func signingKey() throws -> SigningKey {
+        let seed = keys.withLock { $0.file.signingSeed }
+        return try SigningKey(name: "convstore/\(id)", seed: seed)
+    }
+
+    /// The public key that checks this store's checkpoints, in the form of C2SP's signed notes.
+    public func verifierKey() throws -> String { try signingKey().verifierKey.description }
+
+    /// Appends the heads that changed to the store's log of heads, and signs it. Returns the signed note.
+    public func makeCheckpoint() throws -> String {
+        guard journal != nil else { throw EventLogError(.readOnly, "\(path) is open for reading only; a checkpoint is written") }
+        try flush()
+        var heads: [Head] = []
+        try forEachHead { head in
+            heads.append(head)
+            return true
+        }
+        let key = try signingKey()
+        return try maintenance.withLock { _ in
+            try archive.environment.write { [archive] transaction in
+                guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else {
+                    throw Archive.damaged(archive.path, "its state is missing")
+                }
+                var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
+                var tree = CompactRange()
+                if let bytes = try transaction.get(archive.meta, Archive.MetaKey.headsTree) {
+                    guard let known = CompactRange(end: state.headsEntries, encoded: try Archive.open(Archive.MetaKey.headsTree, bytes, "the log of heads"))
+                    else { throw Archive.damaged(archive.path, "the log of heads cannot be read") }
+                    tree = known
+                }
+                for head in heads {
+                    let name = Archive.key(log: head.log)
+                    if let bytes = try transaction.get(archive.heads, name) {
+                        var reader = ByteReader(try Archive.open(name, bytes, "a head"))
+                        let (_, size) = (try reader.fixed64(), try reader.fixed64())
+                        if size == head.size { continue }
+                    }
+                    let index = state.headsEntries
+                    state.headsEntries += 1
+                    tree.append(head.leafHash)
+                    let entry = Archive.key(position: index)
+                    try transaction.put(archive.heads, entry, Archive.sealed(entry, head.encoded))
+                    var pointer = ByteBuffer(capacity: 32)
+                    pointer.put(fixed64: index)
+                    pointer.put(fixed64: head.size)
+                    try transaction.put(archive.heads, name, Archive.sealed(name, pointer.array()))
+                }
+                let note = try Checkpoint(origin: key.verifierKey.name, size: tree.size, root: tree.root()).signed(by: key).encoded
+                state.commit += 1
+                try transaction.put(archive.meta, Archive.MetaKey.headsTree, Archive.sealed(Archive.MetaKey.headsTree, tree.encoded))
+                try transaction.put(archive.meta, Archive.MetaKey.checkpoint, Archive.sealed(Archive.MetaKey.checkpoint, Array(note.utf8)))
+                try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+                return note
+            }
+        }
+    }
+
+    /// The last signed checkpoint; `nil` if none was made.
+    public func checkpoint() throws -> String? {
+        try archive.environment.read { [archive] transaction in
+            guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.checkpoint) else { return nil }
+            return String(decoding: try Archive.open(Archive.MetaKey.checkpoint, bytes, "the checkpoint"), as: UTF8.self)
+        }
+    }
+
+    /// Proves that the last checkpoint's log of heads begins with that of an older one.
+    public func proveCheckpoint(from older: String) throws -> ProofFile {
+        let key = try signingKey().verifierKey
+        let first = try Checkpoint.open(older, key: key)
+        guard let note = try checkpoint() else { throw EventLogError(.noSuchLog, "\(path): no checkpoint was made yet") }
+        let second = try Checkpoint.open(note, key: key)
+        guard first.size <= second.size else { throw EventLogError(.invalidArgument, "the given checkpoint is newer than the store's last") }
+        var prover = MerkleProver(consistencyFrom: first.size, to: second.size)
+        try forEachHeadsEntry(through: second.size) { _, leaf in prover.append(leaf) }
+        guard prover.root == second.root else { throw Archive.damaged(archive.path, "the log of heads does not give the checkpoint's root (I6)") }
+        return .checkpoints(ProofFile.Checkpoints(checkpoint1: older, checkpoint2: note, key: key, proof: prover.proof))
+    }
+
+    private func forEachHeadsEntry(through size: UInt64, _ body: (UInt64, Hash256) throws -> Void) throws {
+        try archive.environment.read { [archive] transaction in
+            for index in 0..<size {
+                let name = Archive.key(position: index)
+                guard let bytes = try transaction.get(archive.heads, name) else {
+                    throw Archive.damaged(archive.path, "entry \(index) of the log of heads is missing")
+                }
+                try body(index, Merkle.leafHash(Archive.open(name, bytes, "a head")))
+            }
+        }
+    }
+
+    /// What the last checkpoint says of a head; `nil` if it does not hold just this one.
+    private func attestation(of head: Head) throws -> ProofFile.Attestation? {
+        guard let note = try checkpoint() else { return nil }
+        let key = try signingKey().verifierKey
+        let signed = try Checkpoint.open(note, key: key)
+        let found = try archive.environment.read { [archive] transaction -> UInt64? in
+            let name = Archive.key(log: head.log)
+            guard let bytes = try transaction.get(archive.heads, name) else { return nil }
+            var reader = ByteReader(try Archive.open(name, bytes, "a head"))
+            let index = try reader.fixed64()
+            return try reader.fixed64() == head.size ? index : nil
+        }
+        guard let found, found < signed.size else { return nil }
+        var prover = MerkleProver(inclusionOf: found, size: signed.size)
+        try forEachHeadsEntry(through: signed.size) { _, leaf in prover.append(leaf) }
+        guard prover.root == signed.root else { throw Archive.damaged(archive.path, "the log of heads does not give the checkpoint's root (I6)") }
+        return ProofFile.Attestation(index: found, proof: prover.proof, checkpoint: note, key: key)
+    }
+}

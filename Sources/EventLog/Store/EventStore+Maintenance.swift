@@ -1,0 +1,246 @@
+internal import Synchronization
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+extension EventStore {
+    /// Archives up to this size are written anew at a close that finds more than a sixteenth of them free: it takes less than a second.
+    static let compactAtCloseBytesMax = 64 << 20
+
+    func isWorthCompacting() throws -> Bool {
+        let information = archive.environment.information()
+        let pages = information.lastPage + 1
+        guard pages * information.pageBytes <= Self.compactAtCloseBytesMax else { return false }
+        return try archive.environment.freePages() * 16 > pages && pages > 64
+    }
+
+    /// Writes the archive record by record into a new file and puts that in the old one's place.
+    ///
+    /// Record by record, as a copy of pages would carry along what lies between a page's records: deleted and erased bytes. Called with all
+    /// threads of the store at rest.
+    func rewriteArchive() throws {
+        let new = archive.path + ".new"
+        for name in [new, new + "-lock"] { try Directory.remove(name) }
+        do {
+            try Self.copyRecords(of: archive, to: new)
+            archive.environment.close()
+            try Directory.rename(new, to: archive.path)
+            try Directory.remove(archive.path + "-lock")
+            try Directory.remove(new + "-lock")
+            try Directory.sync(path)
+        } catch {
+            for name in [new, new + "-lock"] { try? Directory.remove(name) }
+            throw error
+        }
+    }
+
+    private static func copyRecords(of archive: Archive, to path: String) throws {
+        let size = try File(archive.path, O_RDONLY).size
+        let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
+        defer { target.close() }
+        let tables = try target.tables(Archive.tableNames).compactMap { $0 }
+        let sources = [archive.runs, archive.logs, archive.replicas, archive.secrets, archive.meta, archive.heads]
+        try archive.environment.read { source in
+            for (from, to) in zip(sources, tables) {
+                // A bounded number of bytes a transaction, so that dirty pages do not fill the memory.
+                var next: [UInt8] = []
+                var isMore = true
+                while isMore {
+                    isMore = false
+                    try target.write { transaction in
+                        var bytes = 0
+                        isMore = false
+                        try source.forEach(from, from: next) { key, value in
+                            let name = Array(key)
+                            if name == next { return true }
+                            try transaction.put(to, name, value, isAppend: true)
+                            next = name
+                            bytes += value.count
+                            isMore = bytes > 16 << 20
+                            return !isMore
+                        }
+                    }
+                }
+            }
+        }
+        // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
+        for _ in 0..<2 {
+            try target.write { transaction in
+                guard let state = try transaction.get(tables[4], Archive.MetaKey.state).map(Array.init) else { return }
+                try transaction.put(tables[4], Archive.MetaKey.state, state)
+            }
+        }
+        try File(path, O_RDWR).syncAll()
+    }
+
+    /// Gives free space back, and leaves no byte of what was deleted or erased: rewrites the archive and empties the journal.
+    ///
+    /// Returns the bytes on disk before and after.
+    public static func compact(at path: String) throws -> (before: Int, after: Int) {
+        let before = Directory.diskBytes(path)
+        let store = try open(at: path, options: StoreOptions(access: .existing))
+        try store.close(isCompacting: true)
+        return (before, Directory.diskBytes(path))
+    }
+
+    /// Makes a consistent copy of a store, live or not, as of some moment during the call. The copy is the same store: it has its key.
+    public static func copy(from source: String, to target: String) throws {
+        var trimmed = target
+        while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
+        guard !Directory.exists(trimmed) else { throw EventLogError(.cannotCreate, "\(target) exists already; name a new directory") }
+        let parent = Directory.parent(trimmed)
+        guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(target): the directory \(parent) does not exist; make it first") }
+        try Directory.refuseNetwork(parent)
+        let store = try open(at: source, options: StoreOptions(access: .readOnly))
+        defer { try? store.close() }
+        let aside = "\(trimmed).copying-\(getpid())"
+        do {
+            Directory.removeTree(aside)
+            try Directory.make(aside)
+            try copyRecords(of: store.archive, to: Archive.path(aside))
+            try Directory.remove(Archive.path(aside) + "-lock")
+            // The journal's events beyond what was copied.
+            let copied = try Archive(directory: aside, isReadOnly: true, mapBytesMax: Int.max / 2)
+            let state = try copied.environment.read { try copied.state($0) }
+            copied.environment.close()
+            try Directory.remove(Archive.path(aside) + "-lock")
+            let file = try KeyFile(reading: source)
+            guard file.current.generation == state.keyGeneration || file.next?.generation == state.keyGeneration else {
+                throw EventLogError(.busy, "\(source): its key was being replaced; copy again")
+            }
+            try file.write(to: aside)
+            var recovered = try RecoveredJournal(directory: aside, store: store.id, archivedPosition: state.position, archivedFrame: 0)
+            recovered.lastFrame = state.frame
+            recovered.lastPosition = state.position
+            let journal = try FileJournal(
+                directory: aside, store: store.id, bytesMax: store.options.journalBytesMax, recovered: recovered, archivedPosition: state.position)
+            let snapshot = store.tail.snapshot
+            var frames = snapshot.frames.filter { $0.number > state.frame && $0.lastPosition <= snapshot.visible }
+            if frames.isEmpty { frames = [] }
+            for frame in frames {
+                var bytes = ByteBuffer(capacity: frame.bytes.count + Frame.headerBytes)
+                for _ in 0..<Frame.headerBytes { bytes.put(byte: 0) }
+                bytes.put(frame.bytes)
+                guard case .ready = try journal.reserve(bytes.count) else {
+                    throw EventLogError(.inputOutput, "\(target): the copy's journal is full")
+                }
+                try journal.append(&bytes, firstPosition: frame.firstPosition, events: frame.items.count, isSynced: false)
+            }
+            if frames.isEmpty {
+                // The archive names a frame: the journal must reach it.
+                try journal.close()
+            } else {
+                _ = try journal.sync()
+            }
+            try Directory.sync(aside)
+            try Directory.rename(aside, to: trimmed)
+            try Directory.sync(parent)
+        } catch let error as SystemError {
+            Directory.removeTree(aside)
+            throw error.typed
+        } catch let error as LMDBError {
+            Directory.removeTree(aside)
+            throw Archive.typed(error, aside)
+        } catch {
+            Directory.removeTree(aside)
+            throw error
+        }
+        try open(at: trimmed, options: StoreOptions(access: .existing)).close()
+    }
+
+    /// Erases one event's body for ever: its text can be read nowhere in the store's directory once `compact` has run, and its salt at once.
+    /// Its envelope, all other events, the log's head and every proof made before stay as they are.
+    ///
+    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed.
+    public func erase(log: LogID, seq: Seq) throws {
+        guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
+        try checkOpen()
+        // Appends wait: no frame may hold the text, nor a secret under the old key, when the new key is in force.
+        try leadership.withLock { leader in
+            _ = leader.hasUnsynced
+            if let failure = writer.withLock({ $0.failure }) { throw failure }
+            try flush()
+            try maintenance.withLock { _ in
+                try withReader { reader in try erase(log, seq, journal, reader) }
+            }
+        }
+    }
+
+    private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
+        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }), let (run, place) = try reader.place(of: seq, in: row) else {
+            throw EventLogError(.noSuchLog, "\(path): log \(log) has no seq \(seq)")
+        }
+        switch Event.Kind(rawValue: run.events[place].kind) {
+        case .conversationCreated, .participantJoined, .participantLeft:
+            throw EventLogError(.invalidArgument, "log \(log) seq \(seq) tells who takes part: it cannot be erased")
+        default: break
+        }
+        if row.open.contains(where: { $0.seq == seq }) {
+            throw EventLogError(.invalidArgument, "log \(log) seq \(seq) is still being streamed: complete or interrupt it first")
+        }
+        var ring = keys.withLock { $0.ring }
+        guard !run.events[place].isErased else { return }
+        guard let salt = ring.seeds(ofLog: row.number)?.leaf(at: seq - 1) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }
+
+        // The run anew, without the body.
+        var events: [PendingEvent] = []
+        events.reserveCapacity(run.events.count)
+        var whole = ByteBuffer()
+        for index in run.order {
+            let index = Int(index)
+            var event = PendingEvent(envelope: run.envelope(at: index), body: try run.body(at: index), commitment: run.commitments[index])
+            if index == place {
+                event.body.encode(into: &whole)
+                event.commitment = Merkle.bodyCommitment(salt: salt, body: whole.bytes)
+            }
+            events.append(event)
+        }
+        var encoder = RunEncoder(shape: RunShape())
+        var value = ByteBuffer(capacity: 1 << 20)
+        let slices = try encoder.encode(events, at: run.position, into: &value)
+        guard slices.map(\.log) == run.slices.map(\.log) else { throw Archive.damaged(path, "the run at position \(run.position) cannot be rewritten") }
+
+        // The salt: forgotten, and everything else wrapped anew under a new key.
+        guard ring.forget(log: row.number, seq: seq) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }
+        var file = keys.withLock { $0.file }
+        let next = KeyFile.Key(generation: file.current.generation + 1, secret: .random())
+        file.next = next
+        try file.write(to: path)
+        do {
+            try archive.environment.write { [archive] transaction in
+                guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { throw Archive.damaged(archive.path, "its state is missing") }
+                var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
+                state.keyGeneration = next.generation
+                state.commit += 1
+                try transaction.put(archive.runs, Archive.key(position: run.position), value.bytes)
+                try Self.put(ring, key: next.secret, archive, &transaction)
+                try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+            }
+        } catch {
+            file.next = nil
+            try? file.write(to: path)
+            throw error
+        }
+        file.current = next
+        file.next = nil
+        let written = file
+        keys.withLock { $0 = (written, ring) }
+        readers.withLock { $0 = [] }
+        reader.forget()
+        writer.withLock { $0.forgetRuns() }
+        try file.write(to: path)
+        try journal.wipe()
+    }
+
+    private static func put(_ ring: KeyRing, key: Hash256, _ archive: Archive, _ transaction: inout WriteTransaction) throws {
+        let master = try Wrapping.wrap(ring.master.encoded, key: key, for: "seeds")
+        try transaction.put(archive.meta, Archive.MetaKey.seeds, Archive.sealed(Archive.MetaKey.seeds, master))
+        for (number, seeds) in ring.explicit.sorted(by: { $0.key < $1.key }) {
+            let name = Archive.key(position: number)
+            try transaction.put(archive.secrets, name, Archive.sealed(name, try Wrapping.wrap(seeds.encoded, key: key, for: "log \(number)")))
+        }
+    }
+}

@@ -1,0 +1,128 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+extension EventStore {
+    /// Reads what is sound of a damaged store, without LMDB and without trusting anything but the checksums: events in commit order as far as
+    /// they can be read, and a line for all that cannot.
+    ///
+    /// Changes nothing. Nobody may have the store open for writing meanwhile.
+    public static func salvage(at path: String, event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
+        guard Directory.exists(path) else { throw EventLogError(.noSuchStore, "\(path): no such store") }
+        var last: Position = 0
+        var store: StoreID?
+        do { store = try KeyFile(reading: path).store } catch { try lost("\(error)") }
+
+        let archivePath = Archive.path(path)
+        if Directory.exists(archivePath) {
+            let file = try DataFile(path: archivePath)
+            var problems = file.check().problems.map { "\(archivePath): \($0)" }
+            if store == nil {
+                _ = file.forEach(database: "meta") { key, value in
+                    if key.array == Archive.MetaKey.store, value.byteCount >= 20 { store = StoreID(bytes: value.array[4..<20]) }
+                    return true
+                }
+            }
+            // Where the rows say that events lie, to name what a lost run held.
+            var names: [Position: [String]] = [:]
+            var unread = 0
+            _ = file.forEach(database: "logs") { key, value in
+                let name = key.array
+                let bytes = value.array
+                let row = bytes.withUnsafeBytes { bytes -> LogRow? in
+                    guard let value = try? Archive.open(name, bytes, "a row") else { return nil }
+                    return try? LogRow(decoding: value) { ReplicaID(high: 0, low: $0) }
+                }
+                guard let row else {
+                    unread += 1
+                    return true
+                }
+                for slice in row.slices {
+                    names[slice.run, default: []].append("log \(row.id) seq \(slice.firstSeq) to \(slice.firstSeq + Seq(slice.count) - 1)")
+                }
+                return true
+            }
+            if unread > 0 { problems.append("\(unread) logs' rows cannot be read (their events are looked for all the same)") }
+            var failure: (any Error)?
+            let decompressor = ZstdDecompressor()
+            var seen: Set<Position> = []
+            let walked = file.forEach(database: "runs") { key, value in
+                guard key.byteCount == 8 else { return true }
+                let start = key.array.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                do {
+                    let bytes = value.array
+                    let run: DecodedRun
+                    do {
+                        run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) }
+                    } catch {
+                        try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
+                        seen.insert(start)
+                        return true
+                    }
+                    seen.insert(start)
+                    if start > last + 1 { try lost("positions \(last + 1) to \(start - 1)") }
+                    for place in run.order {
+                        let found: RecordedEvent
+                        do { found = try run.recorded(at: Int(place)) } catch {
+                            try lost("log \(run.slices[Int(run.events[Int(place)].slice)].log) seq \(run.events[Int(place)].seq): \(error)")
+                            continue
+                        }
+                        try event(found)
+                    }
+                    last = start + Position(run.events.count) - 1
+                } catch {
+                    failure = error
+                    return false
+                }
+                return true
+            }
+            if let failure { throw failure }
+            for (start, held) in names.sorted(by: { $0.key < $1.key }) where !seen.contains(start) {
+                try lost("the run at position \(start) cannot be reached; it held \(held.joined(separator: ", "))")
+            }
+            for problem in problems + walked.map({ "\(archivePath): \($0)" }) { try lost(problem) }
+        } else {
+            try lost("\(archivePath): it is missing")
+        }
+
+        guard let store else {
+            try lost("the journal: neither key nor archive says whose it is")
+            return
+        }
+        var frames: [TailFrame] = []
+        for slot in 0..<FileJournal.fileCount {
+            guard let file = try? File(FileJournal.path(path, slot), O_RDONLY), let bytes = try? file.read(file.size, at: 0) else { continue }
+            bytes.withUnsafeBytes { bytes in
+                var offset = 0
+                while offset + Frame.headerBytes <= bytes.count {
+                    guard let header = Frame.read(bytes, at: offset, store: store) else {
+                        offset += 8
+                        continue
+                    }
+                    let start = offset + Frame.headerBytes
+                    if header.events > 0, header.firstPosition + Position(header.events) > last + 1,
+                        let frame = try? TailFrame(
+                            UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
+                            firstPosition: header.firstPosition, events: header.events)
+                    {
+                        frames.append(frame)
+                    }
+                    offset += header.frameBytes
+                }
+            }
+        }
+        for frame in frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
+            if frame.firstPosition > last + 1 { try lost("positions \(last + 1) to \(frame.firstPosition - 1)") }
+            for index in frame.items.indices where frame.firstPosition + Position(index) > last {
+                do { try event(frame.recorded(index)) } catch is CodecError { try lost("position \(frame.firstPosition + Position(index))") }
+            }
+            last = frame.lastPosition
+        }
+    }
+}
+
+extension RawSpan {
+    fileprivate var array: [UInt8] { withUnsafeBytes { Array($0) } }
+}

@@ -1,0 +1,222 @@
+internal import Synchronization
+
+/// What `verify` found.
+public struct VerifyReport: Sendable, Hashable {
+    public var events: UInt64 = 0
+    public var conversations: UInt64 = 0
+    public var segments: UInt64 = 0
+    /// What is wrong, each naming the log and seq where it can.
+    public var problems: [String] = []
+    public var isSound: Bool { problems.isEmpty }
+
+    public init() {}
+}
+
+extension EventStore {
+    /// Reads everything and checks it: LMDB's structure, every checksum, density (I2), every hash and tree (I6), the totals.
+    ///
+    /// Damage becomes a line of the report; only what keeps the store from being looked at at all is thrown (`noSuchStore`, `newerFormat`,
+    /// `busy` …).
+    public static func verify(at path: String, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws -> VerifyReport {
+        var report = VerifyReport()
+        let store: EventStore
+        do {
+            store = try open(at: path, options: StoreOptions(access: .readOnly))
+        } catch let error as EventLogError where error.code == .damaged {
+            report.problems.append(error.message)
+            if Directory.exists(Archive.path(path)), let file = try? DataFile(path: Archive.path(path)) {
+                for problem in file.check().problems.prefix(100) { report.problems.append("archive: \(problem)") }
+            }
+            return report
+        }
+        defer { try? store.close() }
+        // What does not keep LMDB from reading is told here. A writer's commit beside us looks like damage for a moment.
+        if try !isBesideWriter(path) {
+            for problem in try DataFile(path: Archive.path(path)).check().problems { report.problems.append("archive: \(problem)") }
+        }
+        var verifier = Verifier(store: store)
+        try verifier.run(&report, progress)
+        return report
+    }
+
+    static func isBesideWriter(_ path: String) throws -> Bool {
+        guard let file = try? File(path + "/lock", 0) else { return false }
+        return !file.lockExclusively()
+    }
+}
+
+/// One pass over all runs in commit order, with each log's tree and next seq at hand.
+private struct Verifier {
+    private final class Progress {
+        var next: Seq = 1
+        var tree = CompactRange()
+        var cursor: SeedTree.Cursor?
+        var messages: UInt64 = 0
+        var isBroken = false
+    }
+
+    let store: EventStore
+    private var logs: [LogID: Progress] = [:]
+    private static let problemsMax = 1000
+
+    init(store: EventStore) { self.store = store }
+
+    mutating func run(_ report: inout VerifyReport, _ progress: ((UInt64, UInt64) -> Void)?) throws {
+        let archive = store.archive
+        let snapshot = store.tail.snapshot
+        let state = try archive.environment.read { try archive.state($0) }
+        let decompressor = ZstdDecompressor()
+        var position: Position = 1
+        var key: [UInt8] = []
+        var messages: UInt64 = 0
+        func note(_ problem: String, _ report: inout VerifyReport) {
+            if report.problems.count < Self.problemsMax { report.problems.append(problem) }
+        }
+
+        while true {
+            // One run a snapshot: nothing is held while we compute.
+            let found = try archive.environment.read { transaction -> (Position, DecodedRun?, String?)? in
+                var result: (Position, DecodedRun?, String?)?
+                try transaction.forEach(archive.runs, from: key) { name, value in
+                    let name = Array(name)
+                    if name == key { return true }
+                    key = name
+                    let start = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                    do {
+                        result = (start, try DecodedRun(value, at: start, decompressor: decompressor), nil)
+                    } catch {
+                        result = (start, nil, "\(error)")
+                    }
+                    return false
+                }
+                return result
+            }
+            guard let (start, run, failure) = found, start <= snapshot.archived || run != nil else { break }
+            if start > state.position { break }
+            report.segments += 1
+            if start != position { note("I2: positions \(position) to \(start - 1) are missing", &report) }
+            guard let run else {
+                note("\(failure!); it held \(try lost(in: start))", &report)
+                position = try nextRun(after: start) ?? state.position + 1
+                continue
+            }
+            position = start + Position(run.events.count)
+            report.events += UInt64(run.events.count)
+            for slice in run.slices { check(slice, run, &report, &messages, note) }
+            progress?(report.events, snapshot.visible)
+        }
+        if position != state.position + 1 {
+            note("I2: the archive's runs end at position \(position - 1), its state says \(state.position)", &report)
+        }
+        if report.problems.isEmpty, messages != state.messages {
+            note("the archive's state counts \(state.messages) messages, its events \(messages)", &report)
+        }
+
+        // The rows, against what the events gave.
+        var conversations: UInt64 = 0
+        do {
+            var tailOnly = Set(logs.keys)
+            try store.forEachRow(withTrees: true) { row in
+                if case .conversation = row.id { conversations += 1 }
+                tailOnly.remove(row.id)
+                let known = logs[row.id]
+                if known?.isBroken ?? false { return true }
+                let archived = try archive.environment.read { try archive.row(row.id, $0) }
+                guard let archived else { return true }
+                if archived.seq != (known?.next ?? 1) - 1 {
+                    note("I2: log \(row.id): its row says \(archived.seq) events, the runs hold \((known?.next ?? 1) - 1)", &report)
+                } else if archived.tree != known?.tree ?? CompactRange() {
+                    note("I6: log \(row.id): the events up to seq \(archived.seq) do not give its head", &report)
+                }
+                return true
+            }
+            for log in tailOnly { note("log \(log): events but no row", &report) }
+        } catch let error as EventLogError where error.code == .damaged {
+            note(error.message, &report)
+        }
+        report.conversations = conversations
+        // The journal's events were folded, and their seqs checked, when the store was opened.
+        if snapshot.visible > state.position { report.events += snapshot.visible - state.position }
+        do {
+            if let text = try store.checkpoint() {
+                let key = try VerifierKey(store.verifierKey())
+                _ = try Checkpoint.open(text, key: key)
+            }
+        } catch {
+            note("the checkpoint: \(error)", &report)
+        }
+        progress?(report.events, report.events)
+    }
+
+    private mutating func check(
+        _ slice: DecodedRun.Slice, _ run: DecodedRun, _ report: inout VerifyReport, _ messages: inout UInt64, _ note: (String, inout VerifyReport) -> Void
+    ) {
+        let known = logs[slice.log] ?? Progress()
+        logs[slice.log] = known
+        if known.cursor == nil {
+            let row = try? store.archive.environment.read { try store.archive.row(slice.log, $0) }
+            known.cursor = row.flatMap { try? store.seeds(of: $0) }?.cursor()
+            if known.cursor == nil {
+                note("log \(slice.log): its row or its secret cannot be read", &report)
+                known.isBroken = true
+            }
+        }
+        if slice.firstSeq != known.next {
+            note("I2: log \(slice.log): seq \(slice.firstSeq) follows \(known.next - 1)", &report)
+            known.isBroken = true
+        }
+        known.next = slice.endSeq
+        var envelope = ByteBuffer()
+        var body = ByteBuffer()
+        for place in slice.range {
+            let seq = run.events[place].seq
+            if run.events[place].kind == Event.Kind.messageSent.rawValue { messages += 1 }
+            do {
+                envelope.removeAll()
+                run.envelope(at: place).encode(into: &envelope)
+                var commitment = run.commitments[place]
+                if commitment == nil {
+                    body.removeAll()
+                    try run.body(at: place).encode(into: &body)
+                    commitment = known.cursor?.leaf(at: seq - 1).map { Merkle.bodyCommitment(salt: $0, body: body.bytes) }
+                }
+                guard let commitment else {
+                    if !known.isBroken { note("log \(slice.log) seq \(seq): its salt was forgotten, but its body is there", &report) }
+                    known.isBroken = true
+                    continue
+                }
+                known.tree.append(Merkle.eventLeaf(envelope: envelope.bytes, commitment: commitment))
+            } catch {
+                note("log \(slice.log) seq \(seq): \(error)", &report)
+                known.isBroken = true
+            }
+        }
+    }
+
+    private func nextRun(after start: Position) throws -> Position? {
+        var result: Position?
+        try store.archive.environment.read { transaction in
+            try transaction.forEach(store.archive.runs, from: Archive.key(position: start + 1)) { name, _ in
+                result = Array(name).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                return false
+            }
+        }
+        return result
+    }
+
+    /// Which events a run held that cannot be read, as the logs' rows tell. Their logs are not reported a second time.
+    private mutating func lost(in start: Position) throws -> String {
+        var words: [String] = []
+        try store.forEachRow { row in
+            for slice in row.slices where slice.run == start {
+                let progress = logs[row.id] ?? Progress()
+                progress.isBroken = true
+                progress.next = slice.firstSeq + Seq(slice.count)
+                logs[row.id] = progress
+                words.append("log \(row.id) seq \(slice.firstSeq) to \(slice.firstSeq + Seq(slice.count) - 1)")
+            }
+            return true
+        }
+        return words.isEmpty ? "events that no row names" : words.joined(separator: ", ")
+    }
+}
