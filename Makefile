@@ -35,7 +35,7 @@ test:
 	@scripts/ensure-deps.sh test
 	swift build --build-tests
 	$(PYTHON) scripts/check-vectors.py
-	@if [ -x crashtest/run.sh ]; then BUDGET=$(TEST_BUDGET) crashtest/run.sh; fi
+	@if [ -x crashtest/run.sh ]; then crashtest/run.sh $(TEST_BUDGET); fi
 	SWIFT_BACKTRACE=enable=no swift test --skip-build
 
 build:
@@ -56,11 +56,11 @@ bench:
 
 fuzz:
 	@scripts/ensure-deps.sh build
-	SECONDS_EACH=$(SECONDS) fuzz/run.sh $(SECONDS)
+	fuzz/run.sh $(SECONDS)
 
 crashtest:
 	@scripts/ensure-deps.sh build
-	BUDGET=$(BUDGET) crashtest/run.sh
+	crashtest/run.sh $(BUDGET)
 
 # The bytes are our encoder's; that they say what docs/FORMAT.md claims is for check-vectors.py to find.
 docs-vectors:
