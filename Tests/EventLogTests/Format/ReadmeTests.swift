@@ -12,7 +12,10 @@ import Testing
             Submission(Event(conversation: chat, author: anna, content: .messageSent(.init(id: .random(), role: .user, text: "Hello")))),
         ])
         print(outcomes)  // accepted, with seq, position and the hub's clock; what was sent twice is a duplicate, what breaks a rule refused
-        try store.replay { recorded in print(recorded.seq, recorded.event.content); return true }
+        try store.replay { recorded in
+            print(recorded.seq, recorded.event.content)
+            return true
+        }
         try store.close()
     }
 
