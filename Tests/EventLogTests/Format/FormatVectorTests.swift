@@ -232,7 +232,8 @@ extension FormatVectorTests {
             let count = records.filter { $0.kind == 1 }.count
             var vector = FormatVectors.FrameVector(
                 name: name, generation: UInt64(3 + index / 3), number: UInt64(70 + index), syncedThrough: UInt64(69 + index),
-                previousChecksum: String(previous, radix: 16), firstPosition: position, events: count, purpose: purpose, records: records, checksum: "", bytes: "")
+                previousChecksum: String(previous, radix: 16), firstPosition: position, events: count, purpose: purpose, records: records, checksum: "",
+                bytes: "")
             var builder = FrameBuilder()
             for record in records { try put(record, known, &builder) }
             previous = Frame.seal(&builder.bytes, try header(vector, store))
