@@ -34,7 +34,7 @@ dialogue=$took
 streams=()
 while IFS= read -r file; do
     [ -f "$fixtures/$file" ] && streams+=("$fixtures/$file")
-done < <(sed -n 's/.*"file":"\([^"]*\)".*"wire":"\(openai-chat\|openai-responses\|anthropic\|gemini\)".*/\1/p' $fixtures/streams/index.jsonl)
+done < <(sed -n 's/.*"file":"\([^"]*\)".*"wire":"\(openai-chat\|openai-responses\|anthropic-messages\|gemini\)".*/\1/p' $fixtures/streams/index.jsonl)
 say "2. Recorded AI answers, ${#streams[@]} streams in the providers' own formats"
 timed "$convstore" import --store "$store" --format stream "${streams[@]}"
 recorded=$took
@@ -43,7 +43,7 @@ say "3. The same files again: nothing changes"
 timed "$convstore" import --store "$store" --format dialogue $fixtures/dialogue/*.zst
 
 # A stream's conversation is named by the digest of its file.
-one=$fixtures/streams/pydantic-ai/anthropic/test_anthropic_code_execution_tool_stream.sse
+one=$fixtures/streams/vercel-ai/anthropic/anthropic-tool-search-deferred-regex.chunks.txt
 [ -f "$one" ] || one=${streams[0]}
 digest=$(sha256sum "$one" 2>/dev/null || shasum -a 256 "$one")
 say "4. One answer, replayed as it was typed: $(basename "$one")"
