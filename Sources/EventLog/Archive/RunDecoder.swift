@@ -144,6 +144,14 @@ final class DecodedRun {
     }
 
     private func parse(_ bytes: UnsafeRawBufferPointer) throws {
+        // Filled as locals: each access to a class's own would be checked for exclusivity.
+        var slices: [Slice] = []
+        var events = ContiguousArray<Item>()
+        var order = ContiguousArray<UInt32>()
+        var users: [UserID] = []
+        var replicas: [ReplicaID] = []
+        var extras: [Int: [UInt8]] = [:]
+        var commitments: [Int: Hash256] = [:]
         let header = try Header(bytes, at: position)
         let rawSection = UnsafeRawBufferPointer(rebasing: bytes[header.raw])
         guard XXH64.hash(rawSection, seed: position) == header.rawChecksum else { throw ChecksumMismatch(part: "ids") }
@@ -216,6 +224,9 @@ final class DecodedRun {
         events.reserveCapacity(header.events)
         var textOffset = 0
         var restOffset = 0
+        var ids = TargetTable()
+        var recent: [UInt32] = []
+        var lanes: [(replica: UInt32, next: UInt64)] = []
         for (sliceNumber, head) in heads.enumerated() {
             let firstSeq = try directory.varint()
             let count = try directory.varint()
@@ -224,16 +235,18 @@ final class DecodedRun {
             if head & 1 == 0 {
                 log = .conversation(try logIDs.identifier())
             } else {
-                log = .user(try user(directory.varint()))
+                let number = try directory.varint()
+                guard number < UInt64(users.count) else { throw CodecError(.badValue) }
+                log = .user(users[Int(number)])
             }
             slices.append(Slice(log: log, firstSeq: firstSeq, range: events.count..<events.count + Int(count)))
-            var recent: [UInt32] = []
+            recent.removeAll(keepingCapacity: true)
             var replica: UInt32 = .max
-            var lanes: [(replica: UInt32, next: UInt64)] = []
+            lanes.removeAll(keepingCapacity: true)
             var lane = -1
             var time: UInt64 = 0
             var lastTarget: Seq = 0
-            var ids = TargetTable()
+            ids.begin(first: firstSeq, count: Int(count))
             for seq in firstSeq..<firstSeq + count {
                 var item = Item()
                 item.seq = seq
@@ -384,45 +397,73 @@ final class DecodedRun {
             }
             next[Int(slice)] = first + Int(count) + 1
         }
+        self.slices = slices
+        self.events = events
+        self.order = order
+        self.users = users
+        self.replicas = replicas
+        self.extras = extras
+        self.commitments = commitments
     }
 
-    private func user(_ number: UInt64) throws(CodecError) -> UserID {
-        guard number < UInt64(users.count) else { throw CodecError(.badValue) }
-        return users[Int(number)]
-    }
-
-    /// The message ids and next chunk indexes by the seq of the message, with the last one at hand.
+    /// The message ids and next chunk indexes by the seq of the message.
     private struct TargetTable {
-        private var all: [Seq: (id: MessageID, next: UInt32)] = [:]
-        private var last: (seq: Seq, id: MessageID, next: UInt32)?
-
-        /// The next chunk's index of the target that was looked up last.
-        var nextIndex: UInt32 {
-            get { last?.next ?? 0 }
-            set { last?.next = newValue }
+        private struct Entry {
+            var id = MessageID(high: 0, low: 0)
+            var hasID = false
+            var next: UInt32 = 0
         }
 
-        subscript(seq: Seq) -> MessageID? {
-            mutating get {
-                if let last, last.seq == seq { return last.id }
-                guard let found = all[seq] else { return nil }
-                keep()
-                last = (seq, found.id, found.next)
-                return found.id
-            }
+        private var first: Seq = 0
+        private var count: UInt64 = 0
+        private var own = ContiguousArray<Entry>()
+        /// Of messages of earlier runs.
+        private var outside: [Seq: Entry] = [:]
+        private var last: Seq = 0
+
+        mutating func begin(first: Seq, count: Int) {
+            self.first = first
+            self.count = UInt64(count)
+            own.removeAll(keepingCapacity: true)
+            for _ in 0..<count { own.append(Entry()) }
+            if !outside.isEmpty { outside.removeAll(keepingCapacity: true) }
+            last = 0
+        }
+
+        /// The next chunk's index of the target that was asked for or set last.
+        var nextIndex: UInt32 {
+            get { last &- first < count ? own[Int(last &- first)].next : outside[last]?.next ?? 0 }
             set {
-                guard let newValue else { return }
-                if last?.seq == seq {
-                    last?.id = newValue
+                if last &- first < count {
+                    own[Int(last &- first)].next = newValue
                 } else {
-                    keep()
-                    last = (seq, newValue, all[seq]?.next ?? 0)
+                    outside[last]?.next = newValue
                 }
             }
         }
 
-        private mutating func keep() {
-            if let last { all[last.seq] = (last.id, last.next) }
+        subscript(seq: Seq) -> MessageID? {
+            mutating get {
+                if seq &- first < count {
+                    guard own[Int(seq &- first)].hasID else { return nil }
+                    last = seq
+                    return own[Int(seq &- first)].id
+                }
+                guard let found = outside[seq] else { return nil }
+                last = seq
+                return found.id
+            }
+            set {
+                guard let newValue else { return }
+                last = seq
+                if seq &- first < count {
+                    own[Int(seq &- first)].id = newValue
+                    own[Int(seq &- first)].hasID = true
+                } else {
+                    outside[seq, default: Entry()].id = newValue
+                    outside[seq]?.hasID = true
+                }
+            }
         }
     }
 

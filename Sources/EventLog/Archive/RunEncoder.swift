@@ -13,8 +13,8 @@ struct PendingEvent {
 /// How a run is cut and compressed; settled by measuring (docs/ARCHITECTURE.md).
 struct RunShape {
     /// Text and envelope bytes after which a run is closed.
-    var rawBytesMax = 1 << 20
-    var eventsMax = 16_384
+    var rawBytesMax = 2 << 20
+    var eventsMax = 32_768
     /// Texts are compressed in frames of about this many bytes, so that one message costs one frame.
     var textFrameBytes = 1 << 18
     var metaLevel = 6

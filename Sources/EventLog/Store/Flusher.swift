@@ -41,7 +41,8 @@ final class Flusher {
 
     /// One slice of the journal a transaction, so that no commit of the archive is long.
     func flush() throws {
-        if let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        // A store of full durability shows nothing in its tail that is not synced.
+        if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
         while true {
             let snapshot = store.tail.snapshot
             var frames: [TailFrame] = []

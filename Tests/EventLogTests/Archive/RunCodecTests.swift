@@ -172,8 +172,11 @@ import Testing
     private static func readAll(_ bytes: [UInt8], _ sample: Sample) -> Bool? {
         do {
             let run = try decoded(bytes)
-            for place in run.events.indices { _ = try? run.recorded(at: place) }
-            for place in run.events.indices { _ = try run.effect(at: place) }
+            // The bodies are random: what an event makes of them is not this test's, but it must not trap.
+            for place in run.events.indices {
+                _ = try? run.recorded(at: place)
+                _ = try? run.effect(at: place)
+            }
             return try isEqual(run, sample)
         } catch {
             return nil
@@ -183,16 +186,14 @@ import Testing
     @Test("any damaged byte is an error")
     func damage() throws {
         var random = Random(state: 11)
-        let sample = Sample(&random, count: 60, isOdd: true, isNumbered: false)
+        let sample = Sample(&random, count: 20, isOdd: true, isNumbered: false)
         let whole = try Self.encoded(sample).bytes
         for place in whole.indices {
-            for mask in [UInt8(1) << UInt8(random.below(8)), 0xFF] {
-                var bytes = whole
-                bytes[place] ^= mask
-                #expect(Self.readAll(bytes, sample) != false, "byte \(place)")
-            }
+            var bytes = whole
+            bytes[place] ^= UInt8(1) << UInt8(random.below(8))
+            #expect(Self.readAll(bytes, sample) != false, "byte \(place)")
         }
-        for length in whole.indices { #expect(Self.readAll(Array(whole[..<length]), sample) == nil) }
+        for length in stride(from: 0, to: whole.count, by: 7) { #expect(Self.readAll(Array(whole[..<length]), sample) == nil) }
         #expect(Self.readAll(whole + [0], sample) == nil)
     }
 
@@ -223,7 +224,7 @@ import Testing
     @Test("forged sections, whose checksums hold, are an error or another run, never a trap", arguments: 0..<4)
     func forgery(_ seed: Int) throws {
         var random = Random(state: 1000 + UInt64(seed))
-        let sample = Sample(&random, count: 80, isOdd: seed % 2 == 1, isNumbered: false)
+        let sample = Sample(&random, count: 40, isOdd: seed % 2 == 1, isNumbered: false)
         let whole = try Self.encoded(sample).bytes
         let header = try whole.withUnsafeBytes { try DecodedRun.Header($0, at: Self.position) }
         var meta = [UInt8](repeating: 0, count: header.metaBytes)
@@ -240,7 +241,7 @@ import Testing
             for slice in -1...slices { _ = try? forged.withUnsafeBytes { try DecodedRun.messageIDs($0, at: Self.position, slice: slice) } }
         }
         for place in meta.indices {
-            for value in [UInt8(0), 1, 0x7F, 0x80, 0xFF, meta[place] ^ 1 << UInt8(random.below(8))] {
+            for value in [UInt8(0), 0x7F, 0xFF, meta[place] ^ 1 << UInt8(random.below(8))] {
                 var forged = meta
                 forged[place] = value
                 try attempt(raw, forged, header.events, header.slices)
@@ -253,7 +254,7 @@ import Testing
                 try attempt(forged, meta, header.events, header.slices)
             }
         }
-        for _ in 0..<400 {
+        for _ in 0..<200 {
             // Long varints, spliced in or over what is there.
             var forged = meta
             let place = random.below(forged.count)
