@@ -101,7 +101,9 @@ final class DecodedRun {
             let count = Int(try reader.fixed32())
             rawChecksum = try reader.fixed64()
             metaChecksum = try reader.fixed64()
-            guard count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else { throw CodecError(.badValue) }
+            guard count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
+                throw CodecError(.badValue)
+            }
             var table: [(Int, Int, UInt64)] = []
             for _ in 0..<count { table.append((Int(try reader.fixed32()), Int(try reader.fixed32()), try reader.fixed64())) }
             let end = reader.offset
@@ -163,7 +165,9 @@ final class DecodedRun {
         var start = 0
         for frame in header.frames {
             frames.append(
-                Frame(offset: frame.range.lowerBound, compressed: frame.range.count, rawStart: start, rawBytes: frame.raw, checksum: frame.checksum))
+                Frame(
+                    offset: frame.range.lowerBound, compressed: frame.range.count, rawStart: start, rawBytes: frame.raw,
+                    checksum: frame.checksum))
             start += frame.raw
         }
         isLoaded = Array(repeating: false, count: frames.count)
@@ -185,7 +189,8 @@ final class DecodedRun {
             messages += Int(entry >> 1)
             if entry & 1 == 0 { conversations += 1 }
         }
-        guard replicaCount <= header.events, commitmentCount <= header.events, explicitCount <= 2 * header.events, messages <= header.events,
+        guard replicaCount <= header.events, commitmentCount <= header.events, explicitCount <= 2 * header.events,
+            messages <= header.events,
             raw.remaining == 16 * (conversations + messages + replicaCount + explicitCount) + Hash256.byteCount * commitmentCount
         else { throw CodecError(.badValue) }
         var logIDs = ByteReader(try raw.take(16 * conversations))
@@ -486,7 +491,8 @@ final class DecodedRun {
             try value.withUnsafeBytes { bytes in
                 let section = UnsafeRawBufferPointer(rebasing: bytes[frame.offset..<frame.offset + frame.compressed])
                 guard XXH64.hash(section, seed: position) == frame.checksum else { throw ChecksumMismatch(part: "texts") }
-                try decompressor.decompress(section, into: UnsafeMutableRawBufferPointer(start: textBase! + frame.rawStart, count: frame.rawBytes))
+                try decompressor.decompress(
+                    section, into: UnsafeMutableRawBufferPointer(start: textBase! + frame.rawStart, count: frame.rawBytes))
             }
         } catch {
             throw RunError(position: position, underlying: error)
@@ -508,7 +514,8 @@ final class DecodedRun {
     func body(at place: Int) throws -> BodyParts {
         let item = events[place]
         try load(textOf: item)
-        let text = UnsafeRawBufferPointer(start: textBase.map { UnsafeRawPointer($0) + Int(item.textOffset) }, count: textBase == nil ? 0 : Int(item.textLength))
+        let text = UnsafeRawBufferPointer(
+            start: textBase.map { UnsafeRawPointer($0) + Int(item.textOffset) }, count: textBase == nil ? 0 : Int(item.textLength))
         return BodyParts(text: text, rest: rest(at: place))
     }
 
@@ -516,7 +523,8 @@ final class DecodedRun {
         let item = events[place]
         return Envelope(
             log: slices[Int(item.slice)].log, seq: item.seq,
-            origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)), hlc: HLC(rawValue: item.hlc),
+            origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)),
+            hlc: HLC(rawValue: item.hlc),
             author: users[Int(item.author)], kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex,
             targetSeq: item.target, replyTo: item.hasReply ? item.replyTo : nil, extra: item.hasExtra ? extras[place] ?? [] : [])
     }
@@ -524,8 +532,10 @@ final class DecodedRun {
     func effect(at place: Int) throws -> Effect {
         let item = events[place]
         let text = UnsafeRawBufferPointer(start: nil, count: 0)
-        var effect = try Effect(envelope: envelope(at: place), body: item.kind == Event.Kind.participantJoined.rawValue || item.kind == Event.Kind.participantLeft.rawValue
-            || item.kind == Event.Kind.conversationCreated.rawValue ? body(at: place) : BodyParts(text: text, rest: rest(at: place)))
+        var effect = try Effect(
+            envelope: envelope(at: place),
+            body: item.kind == Event.Kind.participantJoined.rawValue || item.kind == Event.Kind.participantLeft.rawValue
+                || item.kind == Event.Kind.conversationCreated.rawValue ? body(at: place) : BodyParts(text: text, rest: rest(at: place)))
         effect.textBytes = Int(item.textLength)
         return effect
     }
@@ -538,7 +548,8 @@ final class DecodedRun {
         if case .conversation(let id) = log { conversation = id }
         do {
             let content = try Event.Content(
-                kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex, replyTo: item.hasReply ? item.replyTo : nil,
+                kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex,
+                replyTo: item.hasReply ? item.replyTo : nil,
                 body: body, isErased: item.isErased, conversation: &conversation)
             return RecordedEvent(
                 log: log, seq: item.seq, position: item.position,

@@ -165,7 +165,8 @@ final class Flusher {
                     let slices = try encoder.encode(UnsafeBufferPointer(rebasing: pending[start..<end]), at: position, into: &sealed)
                     for (number, slice) in slices.enumerated() {
                         memory.logs[slice.logNumber].row.slices.append(
-                            LogRow.Slice(run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
+                            LogRow.Slice(
+                                run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
                     }
                     runs.append((position, offset..<sealed.count))
                     state.runs += 1

@@ -58,11 +58,15 @@ import Testing
                 let seq = seqs[log]
                 seqs[log] += 1
                 hlc = HLC(rawValue: random.isLucky(9) ? random.wide() : hlc.rawValue &+ UInt64(random.below(3)) << UInt64(random.below(20)))
-                let originHLC = random.isLucky(2) ? hlc : HLC(rawValue: random.isLucky(4) ? random.wide() : hlc.rawValue &- UInt64(random.below(1 << 30)))
+                let originHLC =
+                    random.isLucky(2)
+                    ? hlc : HLC(rawValue: random.isLucky(4) ? random.wide() : hlc.rawValue &- UInt64(random.below(1 << 30)))
                 let origin = Origin(
-                    replica: replicas[random.below(3)], counter: random.isLucky(5) ? random.wide() : UInt64(random.below(20)), hlc: originHLC)
+                    replica: replicas[random.below(3)], counter: random.isLucky(5) ? random.wide() : UInt64(random.below(20)),
+                    hlc: originHLC)
                 let author = random.below(people.count)
-                var envelope = Envelope(log: logs[log], seq: seq, origin: origin, hlc: hlc, author: people[author], kind: UInt32(1 + random.below(16)))
+                var envelope = Envelope(
+                    log: logs[log], seq: seq, origin: origin, hlc: hlc, author: people[author], kind: UInt32(1 + random.below(16)))
                 switch RunEncoder.Form(kind: envelope.kind) {
                 case .sent:
                     let id: MessageID = random.identifier()
@@ -203,7 +207,9 @@ import Testing
         var compressed = ByteBuffer()
         _ = try meta.withUnsafeBytes { try ZstdCompressor(level: 1).compress($0, into: &compressed) }
         var out = ByteBuffer()
-        for number in [RunEncoder.magic, 0, UInt32(events), UInt32(slices), UInt32(raw.count), UInt32(compressed.count), UInt32(meta.count)] {
+        for number in [
+            RunEncoder.magic, 0, UInt32(events), UInt32(slices), UInt32(raw.count), UInt32(compressed.count), UInt32(meta.count),
+        ] {
             out.put(fixed32: number)
         }
         out.put(fixed32: UInt32(header.frames.count))
@@ -229,7 +235,9 @@ import Testing
         let header = try whole.withUnsafeBytes { try DecodedRun.Header($0, at: Self.position) }
         var meta = [UInt8](repeating: 0, count: header.metaBytes)
         try whole.withUnsafeBytes { bytes in
-            try meta.withUnsafeMutableBytes { try ZstdDecompressor().decompress(UnsafeRawBufferPointer(rebasing: bytes[header.meta]), into: $0) }
+            try meta.withUnsafeMutableBytes {
+                try ZstdDecompressor().decompress(UnsafeRawBufferPointer(rebasing: bytes[header.meta]), into: $0)
+            }
         }
         let raw = Array(whole[header.raw])
         let same = try Self.reassembled(whole, raw: raw, meta: meta, events: header.events, slices: header.slices)
