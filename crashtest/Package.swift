@@ -1,0 +1,16 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A package of its own, so that users of convstore do not build it.
+let package = Package(
+    name: "crashtest",
+    platforms: [.macOS(.v15)],
+    dependencies: [.package(name: "convstore", path: "..")],
+    targets: [
+        .executableTarget(
+            name: "crashscenario",
+            dependencies: [.product(name: "EventLog", package: "convstore")],
+            swiftSettings: ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) })
+    ],
+    swiftLanguageModes: [.v6]
+)
