@@ -197,7 +197,7 @@ final class Archive: Sendable {
             var missing: [UInt64] = []
             repeat {
                 missing.removeAll()
-                row = try LogRow(decoding: value) { number in
+                row = try LogRow(key: key, decoding: value) { number in
                     if let known = cache[number] { return known }
                     missing.append(number)
                     return ReplicaID(high: 0, low: number)

@@ -24,6 +24,8 @@ final class DecodedRun {
         var hasReply = false
         var isErased = false
         var hasExtra = false
+        /// Whether the event's own clock is the hub's.
+        fileprivate var isHubTime = false
         var seq: Seq = 0
         var counter: UInt64 = 0
         var originHLC: UInt64 = 0
@@ -268,9 +270,14 @@ final class DecodedRun {
                 item.counter = lanes[lane].next
                 if flag & RunEncoder.Flag.counter != 0 { item.counter &+= try counters.varint() }
                 lanes[lane].next = item.counter &+ 1
-                time = time &+ UInt64(bitPattern: try times.zigzag())
-                item.originHLC = time << 16
-                if flag & RunEncoder.Flag.originCounter != 0 { item.originHLC |= (try originCounters.varint()) & 0xFFFF }
+                let step = try times.varint()
+                if step == 0 {
+                    item.isHubTime = true
+                } else {
+                    time = time &+ ((step &- 1) >> 1 ^ (0 &- ((step &- 1) & 1)))
+                    item.originHLC = time << 16
+                    if flag & RunEncoder.Flag.originCounter != 0 { item.originHLC |= (try originCounters.varint()) & 0xFFFF }
+                }
 
                 let form = RunEncoder.Form(kind: kind)
                 if flag & RunEncoder.Flag.odd != 0 {
@@ -371,6 +378,7 @@ final class DecodedRun {
                 hubCounter = step == 0 ? hubCounter &+ counter : counter
                 hubTime = (hubTime &+ step) & 0xFFFF_FFFF_FFFF
                 events[place].hlc = hubTime << 16 | UInt64(hubCounter)
+                if events[place].isHubTime { events[place].originHLC = events[place].hlc }
                 events[place].position = position + UInt64(order.count)
                 order.append(UInt32(place))
             }

@@ -231,11 +231,17 @@ struct RunEncoder: ~Copyable {
                     counters.put(varint: origin.counter &- expected)
                 }
                 lanes[replica] = (sliceNumber, origin.counter &+ 1)
-                times.put(zigzag: Int64(bitPattern: origin.hlc.milliseconds &- lastTime))
-                lastTime = origin.hlc.milliseconds
-                if origin.hlc.counter != 0 {
-                    flag |= Flag.originCounter
-                    originCounters.put(varint: UInt64(origin.hlc.counter))
+                if origin.hlc == envelope.hlc {
+                    times.put(varint: 0)
+                } else {
+                    // The difference of two numbers of 48 bits, so that there is room for one more.
+                    let step = Int64(origin.hlc.milliseconds) - Int64(lastTime)
+                    times.put(varint: UInt64(bitPattern: (step << 1) ^ (step >> 63)) + 1)
+                    lastTime = origin.hlc.milliseconds
+                    if origin.hlc.counter != 0 {
+                        flag |= Flag.originCounter
+                        originCounters.put(varint: UInt64(origin.hlc.counter))
+                    }
                 }
 
                 let form = Form(kind: envelope.kind)
