@@ -16,8 +16,8 @@ final class FileJournal: Journal {
         var file: File?
         var bytes = 0
         var generation: UInt64 = 0
-        /// The last position in it; 0: free.
-        var lastPosition: Position = 0
+        /// The last frame in it. Frames count, not positions: some hold no events, but refusals that must not be lost.
+        var lastFrame: UInt64 = 0
     }
 
     private struct State {
@@ -27,10 +27,13 @@ final class FileJournal: Journal {
         var generation: UInt64
         var frame: UInt64
         var checksum: UInt64
+        /// The last frame whose write has returned: only that much does a sync vouch for.
+        var writtenFrame: UInt64
         var syncedFrame: UInt64
         var writtenPosition: Position
-        var syncedPosition: Position
-        var archivedPosition: Position
+        var archivedFrame: UInt64
+        /// A sync failed: the kernel has dropped what it could not write, and the next sync would not say so.
+        var failure: SystemError?
         var isOpen: Bool  // whether the current generation has begun
     }
 
@@ -42,14 +45,14 @@ final class FileJournal: Journal {
     static func path(_ directory: String, _ slot: Int) -> String { "\(directory)/journal.\(slot)" }
 
     /// Goes on behind what was recovered: a new generation begins with the first append.
-    init(directory: String, store: StoreID, bytesMax: Int, recovered: RecoveredJournal, archivedPosition: Position) throws {
+    init(directory: String, store: StoreID, bytesMax: Int, recovered: RecoveredJournal, archivedFrame: UInt64) throws {
         self.directory = directory
         self.store = store
         slotBytes = max(bytesMax / Self.fileCount, 1 << 16)
         var slots = [Slot](repeating: Slot(), count: Self.fileCount)
         for (index, slot) in recovered.slots.enumerated() where slot.exists {
             let file = try File(Self.path(directory, index), O_RDWR)
-            slots[index] = Slot(file: file, bytes: try file.size, generation: slot.generation, lastPosition: slot.lastPosition)
+            slots[index] = Slot(file: file, bytes: try file.size, generation: slot.generation, lastFrame: slot.lastFrame)
         }
         // The kernel drops what it failed to write once it has said so: bytes that were read may be nowhere but in memory. Rewrite, then sync.
         for piece in recovered.unsynced {
@@ -60,24 +63,31 @@ final class FileJournal: Journal {
         state = Mutex(
             State(
                 slots: slots, generation: recovered.lastGeneration, frame: recovered.lastFrame, checksum: recovered.lastChecksum,
-                syncedFrame: recovered.lastFrame, writtenPosition: recovered.lastPosition, syncedPosition: recovered.lastPosition,
-                archivedPosition: archivedPosition, isOpen: false))
+                writtenFrame: recovered.lastFrame, syncedFrame: recovered.lastFrame, writtenPosition: recovered.lastPosition,
+                archivedFrame: archivedFrame, isOpen: false))
     }
 
     var lastFrame: UInt64 { state.withLock { $0.frame } }
+
+    var syncedFrame: UInt64 { state.withLock { $0.syncedFrame } }
 
     var bytes: Int { state.withLock { $0.slots.reduce(0) { $0 + $1.bytes } } }
 
     func reserve(_ wanted: Int) throws -> JournalRoom {
         try state.withLock { state in
+            if let failure = state.failure { throw failure }
             let need = wanted + Frame.headerBytes + 8
             if !state.isOpen || (state.offset > 0 && state.offset + need > slotBytes) {
                 guard let next = Self.free(state) else { return .full }
                 if state.isOpen, state.syncedFrame < state.frame {
                     // Reading relies on it: behind a file that another follows there is no torn tail.
-                    try state.slots[state.current].file!.sync()
+                    do throws(SystemError) {
+                        try state.slots[state.current].file!.sync()
+                    } catch {
+                        state.failure = error
+                        throw error
+                    }
                     state.syncedFrame = state.frame
-                    state.syncedPosition = state.writtenPosition
                 }
                 try begin(next, &state)
             }
@@ -90,7 +100,7 @@ final class FileJournal: Journal {
     private static func free(_ state: borrowing State) -> Int? {
         var best: Int?
         for index in state.slots.indices where !(state.isOpen && index == state.current) {
-            guard state.slots[index].lastPosition <= state.archivedPosition else { continue }
+            guard state.slots[index].lastFrame <= state.archivedFrame else { continue }
             if best == nil || state.slots[index].generation < state.slots[best!].generation { best = index }
         }
         return best
@@ -109,7 +119,7 @@ final class FileJournal: Journal {
         }
         state.generation += 1
         state.slots[slot].generation = state.generation
-        state.slots[slot].lastPosition = 0
+        state.slots[slot].lastFrame = 0
         state.current = slot
         state.offset = 0
         state.isOpen = true
@@ -124,9 +134,15 @@ final class FileJournal: Journal {
         let zeros = [UInt8](repeating: 0, count: wanted - have)
         do {
             try zeros.withUnsafeBytes { try state.slots[slot].file!.write($0, at: have) }
+        } catch {
+            try? state.slots[slot].file!.truncate(to: have)
+            throw error
+        }
+        do throws(SystemError) {
             try state.slots[slot].file!.syncAll()
         } catch {
             try? state.slots[slot].file!.truncate(to: have)
+            if state.syncedFrame < state.frame { state.failure = error }
             throw error
         }
         state.slots[slot].bytes = wanted
@@ -138,7 +154,8 @@ final class FileJournal: Journal {
 
     private func append(_ frame: inout ByteBuffer, firstPosition: Position, events: Int, isSynced: Bool, purpose: Frame.Purpose) throws {
         // The lock is let go while the disk works: syncs and recycling of other threads do not wait for it.
-        let (file, offset) = state.withLock { state -> (File, Int) in
+        let (file, offset, number) = try state.withLock { state -> (File, Int, UInt64) in
+            if let failure = state.failure { throw failure }
             let header = Frame.Header(
                 payloadBytes: 0, checksum: 0, store: store, generation: state.generation, number: state.frame + 1, syncedThrough: state.syncedFrame,
                 previousChecksum: state.checksum, firstPosition: firstPosition, events: events, purpose: purpose)
@@ -146,27 +163,36 @@ final class FileJournal: Journal {
             state.frame += 1
             let offset = state.offset
             state.offset += frame.count
-            if events > 0 { state.writtenPosition = firstPosition + Position(events) - 1 }
-            state.slots[state.current].lastPosition = max(state.writtenPosition, state.slots[state.current].lastPosition)
-            return (state.slots[state.current].file!, offset)
+            state.slots[state.current].lastFrame = state.frame
+            return (state.slots[state.current].file!, offset, state.frame)
         }
         try file.write(frame.bytes, at: offset)
+        // Not before: a sync of another thread may have begun, and would vouch for what was not there yet.
+        state.withLock { state in
+            state.writtenFrame = number
+            if events > 0 { state.writtenPosition = firstPosition + Position(events) - 1 }
+        }
         if isSynced { _ = try sync() }
     }
 
     func sync() throws -> Position {
-        let (file, frame, position) = state.withLock { ($0.isOpen ? $0.slots[$0.current].file : nil, $0.frame, $0.writtenPosition) }
-        guard let file else { return position }
-        try file.sync()
-        state.withLock { state in
-            state.syncedFrame = max(state.syncedFrame, frame)
-            state.syncedPosition = max(state.syncedPosition, position)
+        let (file, frame, position) = try state.withLock { state in
+            if let failure = state.failure { throw failure }
+            return (state.isOpen ? state.slots[state.current].file : nil, state.writtenFrame, state.writtenPosition)
         }
+        guard let file else { return position }
+        do throws(SystemError) {
+            try file.sync()
+        } catch {
+            state.withLock { $0.failure = error }
+            throw error
+        }
+        state.withLock { $0.syncedFrame = max($0.syncedFrame, frame) }
         return position
     }
 
-    func recycle(through position: Position) {
-        state.withLock { $0.archivedPosition = max($0.archivedPosition, position) }
+    func recycle(throughFrame number: UInt64) {
+        state.withLock { $0.archivedFrame = max($0.archivedFrame, number) }
     }
 
     func close() throws {
@@ -181,6 +207,7 @@ final class FileJournal: Journal {
     private func finish(_ purpose: Frame.Purpose) throws {
         let position = state.withLock { $0.writtenPosition }
         try state.withLock { state in
+            if let failure = state.failure { throw failure }
             if state.isOpen, state.syncedFrame < state.frame {
                 try state.slots[state.current].file!.sync()
                 state.syncedFrame = state.frame

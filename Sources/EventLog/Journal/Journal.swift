@@ -13,11 +13,14 @@ protocol Journal: AnyObject, Sendable {
     /// Makes all that was appended durable. Returns the position up to which that holds.
     func sync() throws -> Position
 
-    /// Says that the archive holds everything up to a position: its room may be used anew.
-    func recycle(through position: Position)
+    /// Says that the archive holds everything up to a frame: its room may be used anew.
+    func recycle(throughFrame number: UInt64)
 
     /// The number of the frame that was written last.
     var lastFrame: UInt64 { get }
+
+    /// The last frame that is known to be durable: what lies behind it must not be archived, as the archive would know of frames that a crash takes.
+    var syncedFrame: UInt64 { get }
 
     /// Bytes on disk.
     var bytes: Int { get }

@@ -9,7 +9,7 @@ struct RecoveredJournal {
     struct Slot {
         var exists = false
         var generation: UInt64 = 0
-        var lastPosition: Position = 0
+        var lastFrame: UInt64 = 0
     }
 
     /// Bytes that were read but are not known to be synced.
@@ -37,6 +37,7 @@ struct RecoveredJournal {
     init(directory: String, store: StoreID, archivedPosition: Position, archivedFrame: UInt64) throws {
         lastPosition = archivedPosition
         var files: [(slot: Int, bytes: [UInt8], first: Frame.Header)] = []
+        var headless: [(path: String, syncedThrough: UInt64)] = []
         for slot in 0..<FileJournal.fileCount {
             let path = FileJournal.path(directory, slot)
             let file: File
@@ -51,11 +52,8 @@ struct RecoveredJournal {
             do { bytes = try file.read(try file.size, at: 0) } catch { throw error.typed }
             if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
                 files.append((slot, bytes, first))
-            } else if let other = bytes.withUnsafeBytes({ Self.laterFrame($0, from: 0, store: store, after: archivedFrame) }) {
-                // The file begins with a bad frame, but one behind it was written when that one was known synced.
-                if other.syncedThrough > archivedFrame || other.number > archivedFrame + 1 {
-                    throw Self.damage(path, "its first frame is damaged, but later frames follow")
-                }
+            } else if let later = bytes.withUnsafeBytes({ Self.laterFrames($0, from: 0, store: store, after: archivedFrame, generation: nil) }) {
+                headless.append((path, later.syncedThrough))
             }
         }
         files.sort { $0.first.generation < $1.first.generation }
@@ -64,7 +62,7 @@ struct RecoveredJournal {
         for (order, file) in files.enumerated() {
             let path = FileJournal.path(directory, file.slot)
             let isLast = order == files.count - 1
-            if !isFirst, file.first.number != lastFrame + 1 || file.first.previousChecksum != lastChecksum {
+            if isFirst ? file.first.number > archivedFrame + 1 : file.first.number != lastFrame + 1 || file.first.previousChecksum != lastChecksum {
                 // A gap before frames that are archived does not matter; one within what only the journal holds does.
                 guard file.first.number <= archivedFrame + 1, file.first.firstPosition <= archivedPosition + 1 else {
                     throw Self.damage(path, "frame \(file.first.number) follows frame \(lastFrame): frames between them are missing")
@@ -85,7 +83,7 @@ struct RecoveredJournal {
                     synced = max(synced, header.syncedThrough)
                     mine.append((offset, header.frameBytes, header.number))
                     let last = header.firstPosition + Position(header.events) - 1
-                    if header.events > 0 { slots[file.slot].lastPosition = last }
+                    slots[file.slot].lastFrame = header.number
                     if header.number > archivedFrame {
                         guard header.firstPosition == lastPosition + 1 else {
                             throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
@@ -100,7 +98,7 @@ struct RecoveredJournal {
                     offset += header.frameBytes
                 }
                 if isLast {
-                    if let later = Self.laterFrame(bytes, from: offset, store: store, after: lastFrame), later.generation == file.first.generation,
+                    if let later = Self.laterFrames(bytes, from: offset, store: store, after: lastFrame, generation: file.first.generation),
                         later.syncedThrough > lastFrame
                     {
                         throw Self.damage(
@@ -115,6 +113,10 @@ struct RecoveredJournal {
             }
             isFirst = false
         }
+        // A file whose first frame is bad: torn by a crash, unless a frame behind it was written when that one was known synced.
+        for file in headless where file.syncedThrough > lastFrame {
+            throw Self.damage(file.path, "its first frame, \(lastFrame + 1), is damaged, but was known to be synced")
+        }
         guard lastFrame >= archivedFrame else {
             throw EventLogError(
                 .damaged,
@@ -123,18 +125,24 @@ struct RecoveredJournal {
         }
     }
 
-    /// The first whole frame of this store behind a bad one; frames start at multiples of eight.
-    private static func laterFrame(_ bytes: UnsafeRawBufferPointer, from start: Int, store: StoreID, after number: UInt64) -> Frame.Header? {
+    /// What the whole frames of this store behind a bad one say: the first one's number, and the furthest frame that any knows synced.
+    /// Frames start at multiples of eight.
+    private static func laterFrames(
+        _ bytes: UnsafeRawBufferPointer, from start: Int, store: StoreID, after number: UInt64, generation: UInt64?
+    ) -> (number: UInt64, syncedThrough: UInt64)? {
+        var found: (number: UInt64, syncedThrough: UInt64)?
         var offset = (start + 7) & ~7
         while offset + Frame.headerBytes <= bytes.count {
             if bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self).littleEndian == Frame.magic,
-                let header = Frame.read(bytes, at: offset, store: store), header.number > number
+                let header = Frame.read(bytes, at: offset, store: store), header.number > number, generation ?? header.generation == header.generation
             {
-                return header
+                found = (found?.number ?? header.number, max(found?.syncedThrough ?? 0, header.syncedThrough))
+                offset += header.frameBytes
+            } else {
+                offset += 8
             }
-            offset += 8
         }
-        return nil
+        return found
     }
 
     private static func damage(_ path: String, _ what: String) -> EventLogError {

@@ -69,7 +69,14 @@ extension EventStore {
         let isFull: (borrowing Queue) -> Bool = { [options] queue in
             queue.waiting > 0 && queue.waiting + request.count > options.queueDepthMax && !queue.isClosing
         }
+        // Whoever leads wakes threads at the gate even if no answer is for a thread.
+        let isGated = queue.withLock { queue -> Bool in
+            guard isFull(queue) else { return false }
+            queue.threadsAtGate += 1
+            return true
+        }
         var leads = try queue.withLock(waitingWhile: isFull) { queue -> Bool in
+            if isGated { queue.threadsAtGate -= 1 }
             if queue.isClosing { throw EventLogError(.closed, "\(path): the store is closed") }
             queue.requests.append(request)
             queue.waiting += request.count
@@ -165,7 +172,7 @@ extension EventStore {
                 }
                 unblocked = queue.blocked
                 queue.blocked = []
-                if hasWaiter { self.queue.wakeAll() }
+                if hasWaiter || queue.threadsAtGate > 0 { self.queue.wakeAll() }
             }
             for (continuation, result) in resumed { continuation.resume(with: result) }
             for continuation in unblocked { continuation.resume() }
@@ -204,7 +211,10 @@ extension EventStore {
             for request in group {
                 do {
                     results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
-                } catch let error as EventLogError where error.code == .damaged || error.code == .invalidArgument || error.code == .diskFull {
+                } catch let error as LMDBError {
+                    results.append(.failure(Archive.typed(error, archive.path)))
+                } catch {
+                    // This request's failure alone: what was decided before it has its positions and must be written.
                     results.append(.failure(error))
                 }
             }

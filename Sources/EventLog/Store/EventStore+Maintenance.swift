@@ -116,7 +116,7 @@ extension EventStore {
             recovered.lastFrame = state.frame
             recovered.lastPosition = state.position
             let journal = try FileJournal(
-                directory: aside, store: store.id, bytesMax: store.options.journalBytesMax, recovered: recovered, archivedPosition: state.position)
+                directory: aside, store: store.id, bytesMax: store.options.journalBytesMax, recovered: recovered, archivedFrame: state.frame)
             let snapshot = store.tail.snapshot
             var frames = snapshot.frames.filter { $0.number > state.frame && $0.lastPosition <= snapshot.visible }
             if frames.isEmpty { frames = [] }

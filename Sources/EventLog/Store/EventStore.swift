@@ -47,8 +47,10 @@ public final class EventStore: Sendable {
         var waiting = 0
         var isLed = false
         var isClosing = false
-        /// Threads and tasks that wait for room.
+        /// Tasks that wait for room.
         var blocked: [CheckedContinuation<Void, Never>] = []
+        /// Threads that wait for room.
+        var threadsAtGate = 0
     }
 
     struct FlushState {
@@ -192,7 +194,7 @@ public final class EventStore: Sendable {
         }
         let recovered = try RecoveredJournal(directory: path, store: id, archivedPosition: state.position, archivedFrame: state.frame)
         journal = try FileJournal(
-            directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedPosition: state.position)
+            directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedFrame: state.frame)
         tail = Tail(frames: recovered.frames, archived: state.position)
         let ring = try Self.keyRing(archive, file, state)
         keys = Mutex((file, ring))

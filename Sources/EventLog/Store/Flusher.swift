@@ -46,7 +46,9 @@ final class Flusher {
             let snapshot = store.tail.snapshot
             var frames: [TailFrame] = []
             var bytes = 0
-            for frame in snapshot.frames where frame.lastPosition <= snapshot.visible {
+            // By number, not by position: a frame of refusals only has no position of its own.
+            let durable = store.journal?.syncedFrame ?? 0
+            for frame in snapshot.frames where frame.number <= durable {
                 if bytes > 0, bytes + frame.bytes.count > 8 << 20 { break }
                 frames.append(frame)
                 bytes += frame.bytes.count
@@ -230,6 +232,6 @@ final class Flusher {
         // In this order: whoever looks at the tail and then at the archive misses nothing.
         store.writer.withLock { $0.archived(seqs, memoryBytesMax: 32 << 20) }
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
-        store.journal?.recycle(through: state.position)
+        store.journal?.recycle(throughFrame: state.frame)
     }
 }

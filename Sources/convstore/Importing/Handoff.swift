@@ -17,8 +17,9 @@ final class Handoff<Element: Sendable>: Sendable {
 
     init(capacity: Int) { self.capacity = capacity }
 
+    /// Waits for room first.
     func send(_ element: Element) throws(Cancelled) {
-        let isTaken = state.withLock(waitingWhile: { [capacity] in $0.elements.count >= capacity && !$0.isCancelled }) { state in
+        let isTaken = state.withLock(waitingWhile: { $0.elements.count >= capacity && !$0.isCancelled }) { state in
             guard !state.isCancelled else { return false }
             state.elements.append(element)
             self.state.wakeAll()
@@ -38,7 +39,7 @@ final class Handoff<Element: Sendable>: Sendable {
 
     /// The next element, or `nil` at the end.
     func next() throws -> Element? {
-        try state.withLock(waitingWhile: { $0.elements.isEmpty && !$0.isFinished }) { state -> Element? in
+        try state.withLock(waitingWhile: { $0.elements.isEmpty && !$0.isFinished }) { state in
             if state.elements.isEmpty {
                 if let failure = state.failure { throw failure }
                 return nil
