@@ -36,7 +36,7 @@ test:
 	swift build --build-tests
 	$(PYTHON) scripts/check-vectors.py
 	@if [ -x crashtest/run.sh ]; then crashtest/run.sh $(TEST_BUDGET); fi
-	SWIFT_BACKTRACE=enable=no swift test --skip-build
+	SWIFT_BACKTRACE=enable=no swift test --skip-build --disable-xctest
 
 build:
 	@scripts/ensure-deps.sh build

@@ -46,7 +46,7 @@ timed "$convstore" import --store "$store" --format dialogue $fixtures/dialogue/
 one=$fixtures/streams/vercel-ai/anthropic/anthropic-tool-search-deferred-regex.chunks.txt
 [ -f "$one" ] || one=${streams[0]}
 digest=$(sha256sum "$one" 2>/dev/null || shasum -a 256 "$one")
-say "4. One answer, replayed as it was typed: $(basename "$one")"
+say "4. One answer, replayed from its chunks at the recorded pace: $(basename "$one")"
 "$convstore" replay --store "$store" --conversation "${digest:0:8}-${digest:8:4}" --speed 1
 
 say "5. Some of the conversations"
@@ -66,4 +66,5 @@ disk=$(du -sk "$store" | cut -f 1)
 rate() { echo $(($1 * 1000000 / ($2 > 0 ? $2 : 1))); }
 say "Done"
 echo "$events events of $(field conversations <<<"$stats") conversations, durable in $disk KiB on disk."
-echo "Conversations imported in $(seconds $dialogue), streams in $(seconds $recorded); verified in $(seconds $verified): $(rate "$events" $verified) events/s."
+echo "Conversations imported in $(seconds $dialogue), parsing and syncing included: $(rate "$events" $dialogue) events/s; streams in $(seconds $recorded);"
+echo "all verified in $(seconds $verified): $(rate "$events" $verified) events/s. (Wall clock, on $(uname -m) with $(getconf _NPROCESSORS_ONLN) cores.)"
