@@ -167,7 +167,8 @@ enum Directory {
             var status = statfs()
             guard statfs(path, &status) == 0 else { return }
             let names: [Int: String] = [
-                0x6969: "NFS", 0xFF53_4D42: "CIFS", 0xFE53_4D42: "SMB2", 0x517B: "SMB", 0x0102_1997: "9p", 0x5346_414F: "AFS", 0x00C3_6400: "Ceph", 0x7461_636F: "OCFS2",
+                0x6969: "NFS", 0xFF53_4D42: "CIFS", 0xFE53_4D42: "SMB2", 0x517B: "SMB", 0x0102_1997: "9p", 0x5346_414F: "AFS", 0x00C3_6400: "Ceph",
+                0x7461_636F: "OCFS2",
                 0x0BD0_0BD0: "Lustre", 0x0116_1970: "GFS2",
             ]
             if let name = names[Int(truncatingIfNeeded: status.f_type) & 0xFFFF_FFFF] {

@@ -2,7 +2,8 @@
 public struct EventLogError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
         private enum Base {
-            case noSuchStore, cannotCreate, busy, newerFormat, notAStore, damaged, unsupportedFileSystem, diskFull, inputOutput, unknownOutcome, closed, noSuchLog,
+            case noSuchStore, cannotCreate, busy, newerFormat, notAStore, damaged, unsupportedFileSystem, diskFull, inputOutput, unknownOutcome, closed,
+                noSuchLog,
                 readOnly, invalidArgument
         }
         private let base: Base

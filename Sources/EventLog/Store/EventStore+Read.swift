@@ -114,7 +114,8 @@ extension EventStore {
             else { return nil }
             return try frame.recorded(index)
         }
-        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (tailPositions.isEmpty ? nil : LogRow(id: log, number: 0)) else { return }
+        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (tailPositions.isEmpty ? nil : LogRow(id: log, number: 0))
+        else { return }
         let last = max(row.archivedSeq, tailPositions.isEmpty ? 0 : tailFirst + Seq(tailPositions.count) - 1)
         let first = max(range.lowerBound, 1)
         let end = min(range.upperBound, last)

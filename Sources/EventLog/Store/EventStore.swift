@@ -331,10 +331,12 @@ public final class EventStore: Sendable {
     public func close() throws { try close(isCompacting: false) }
 
     func close(isCompacting: Bool) throws {
-        guard isOpen.withLock({ open in
-            defer { open = false }
-            return open
-        }) else { return }
+        guard
+            isOpen.withLock({ open in
+                defer { open = false }
+                return open
+            })
+        else { return }
         defer {
             readers.withLock { $0 = [] }
             archive.environment.close()

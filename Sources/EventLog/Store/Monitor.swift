@@ -43,7 +43,8 @@ package final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// The same, but waits at most so long.
-    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, atMostMilliseconds limit: Int, _ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, atMostMilliseconds limit: Int, _ body: (inout Value) throws -> R) rethrows -> R
+    {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         let nanoseconds = now.tv_nsec + (limit % 1000) * 1_000_000
@@ -68,16 +69,20 @@ package enum WorkerThread {
         let box = Unmanaged.passRetained(Box(body))
         #if canImport(Glibc)
             var thread = pthread_t()
-            let result = pthread_create(&thread, nil, { raw in
-                Unmanaged<Box>.fromOpaque(raw!).takeRetainedValue().body()
-                return nil
-            }, box.toOpaque())
+            let result = pthread_create(
+                &thread, nil,
+                { raw in
+                    Unmanaged<Box>.fromOpaque(raw!).takeRetainedValue().body()
+                    return nil
+                }, box.toOpaque())
         #else
             var thread: pthread_t?
-            let result = pthread_create(&thread, nil, { raw in
-                Unmanaged<Box>.fromOpaque(raw).takeRetainedValue().body()
-                return nil
-            }, box.toOpaque())
+            let result = pthread_create(
+                &thread, nil,
+                { raw in
+                    Unmanaged<Box>.fromOpaque(raw).takeRetainedValue().body()
+                    return nil
+                }, box.toOpaque())
         #endif
         precondition(result == 0, "the system has no thread left for the store")
         #if canImport(Glibc)

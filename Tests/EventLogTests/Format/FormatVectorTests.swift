@@ -152,7 +152,9 @@ import Testing
         let file = try FormatVectors.read("row.json", as: FormatVectors.Rows.self)
         for vector in file.rows {
             let key = try bytes(vector.key)
-            let row = try bytes(vector.bytes).withUnsafeBytes { try LogRow(key: key, decoding: Archive.open(key, $0, vector.name)) { ReplicaID(high: 0, low: $0) } }
+            let row = try bytes(vector.bytes).withUnsafeBytes {
+                try LogRow(key: key, decoding: Archive.open(key, $0, vector.name)) { ReplicaID(high: 0, low: $0) }
+            }
             #expect(try Self.describe(row, vector.name).bytes == vector.bytes, "\(vector.name)")
             #expect(row.seq == vector.seq && row.messages == vector.messages && row.number == vector.number && row.people.count == vector.people.count)
             #expect(row.slices.map(\.run) == vector.slices.map(\.run) && row.tree.hashes.map(\.hex) == vector.tree)

@@ -12,8 +12,7 @@ import Testing
             EventLineEncoder(isExact: true).append(EventLineTests.record(content), secret: [1, 2, 3], to: &line)
             if line.count < 2000 { seeds.append(Array(line.dropLast())) }
         }
-        let tokens = ["\"", "\\", "{", "}", "[", "]", ":", ",", "\\u", "\\ud83d", "null", "1e9", "-0", "\u{0}", "NaN", "\"type\":", " "].map
-        { Array($0.utf8) }
+        let tokens = ["\"", "\\", "{", "}", "[", "]", ":", ",", "\\u", "\\ud83d", "null", "1e9", "-0", "\u{0}", "NaN", "\"type\":", " "].map { Array($0.utf8) }
         var decoder = EventLineDecoder()
         var accepted = 0
         let end = ContinuousClock.now + .seconds(2)
