@@ -16,7 +16,7 @@ struct RunShape {
     var rawBytesMax = 2 << 20
     var eventsMax = 32_768
     /// Texts are compressed in frames of about this many bytes, so that one message costs one frame.
-    var textFrameBytes = 1 << 18
+    var textFrameBytes = 1 << 19
     var metaLevel = 6
     var textLevel = 6
 }
