@@ -79,6 +79,13 @@ final class File: Sendable {
         return result
     }
 
+    /// Lets the system forget what it cached of the file: reading ahead caches large pieces, which small writes would write whole.
+    func dropCache() {
+        #if canImport(Glibc)
+            posix_fadvise(descriptor, 0, 0, CInt(POSIX_FADV_DONTNEED))
+        #endif
+    }
+
     func sync() throws(SystemError) {
         #if canImport(Darwin)
             // fsync on Apple systems leaves the bytes in the drive's cache.

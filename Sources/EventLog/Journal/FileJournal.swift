@@ -131,9 +131,15 @@ final class FileJournal: Journal {
         let have = state.slots[slot].bytes
         let step = min(Self.growthBytes, slotBytes)
         let wanted = max((end + step - 1) / step * step, have)
-        let zeros = [UInt8](repeating: 0, count: wanted - have)
+        // A page at a time: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
+        let zeros = [UInt8](repeating: 0, count: 4096)
         do {
-            try zeros.withUnsafeBytes { try state.slots[slot].file!.write($0, at: have) }
+            var offset = have
+            while offset < wanted {
+                let count = min(4096 - offset % 4096, wanted - offset)
+                try zeros.withUnsafeBytes { try state.slots[slot].file!.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: offset) }
+                offset += count
+            }
         } catch {
             try? state.slots[slot].file!.truncate(to: have)
             throw error

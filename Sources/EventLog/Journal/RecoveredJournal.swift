@@ -50,6 +50,7 @@ struct RecoveredJournal {
             slots[slot].exists = true
             let bytes: [UInt8]
             do { bytes = try file.read(try file.size, at: 0) } catch { throw error.typed }
+            file.dropCache()
             if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
                 files.append((slot, bytes, first))
             } else if let later = bytes.withUnsafeBytes({ Self.laterFrames($0, from: 0, store: store, after: archivedFrame, generation: nil) }) {
@@ -90,11 +91,10 @@ struct RecoveredJournal {
                         }
                         let start = offset + Frame.headerBytes
                         if header.payloadBytes > 0 {
-                            frames.append(
-                                try TailFrame(
-                                    UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
-                                    firstPosition: header.firstPosition,
-                                    events: header.events))
+                            let payload = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes])
+                            let frame = try? TailFrame(payload, number: header.number, firstPosition: header.firstPosition, events: header.events)
+                            guard let frame else { throw Self.damage(path, "frame \(header.number) cannot be read, though its checksum holds") }
+                            frames.append(frame)
                         }
                         lastPosition = last
                     }

@@ -43,28 +43,28 @@ extension EventStore {
         guard first <= last else { return }
         var cursor = try seeds(of: log).cursor()
         var envelope = ByteBuffer()
-        var body_ = ByteBuffer()
+        var bodyBytes = ByteBuffer()
         try withReader { reader in
             for seq in first...last {
                 envelope.removeAll()
-                body_.removeAll()
+                bodyBytes.removeAll()
                 var commitment: Hash256?
                 if let (run, place) = try reader.place(of: seq, in: row) {
                     run.envelope(at: place).encode(into: &envelope)
                     commitment = run.commitments[place]
-                    if commitment == nil { try run.body(at: place).encode(into: &body_) }
+                    if commitment == nil { try run.body(at: place).encode(into: &bodyBytes) }
                 } else if seq >= positions.0, let (frame, index) = snapshot.frame(of: positions.1[Int(seq - positions.0)]) {
                     envelope.put(frame.envelopeBytes(index))
-                    body_.put(frame.bodyBytes(index))
+                    bodyBytes.put(frame.bodyBytes(index))
                 } else {
                     throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
                 }
                 let salt = cursor.leaf(at: seq - 1)
-                guard let hash = commitment ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: body_.bytes) }) else {
+                guard let hash = commitment ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: bodyBytes.bytes) }) else {
                     throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing")
                 }
                 let parts = LeafParts(
-                    seq: seq, envelope: { envelope.array() }, body: { body_.array() }, salt: commitment == nil ? salt : nil, commitment: hash)
+                    seq: seq, envelope: { envelope.array() }, body: { bodyBytes.array() }, salt: commitment == nil ? salt : nil, commitment: hash)
                 try body(Merkle.eventLeaf(envelope: envelope.bytes, commitment: hash), parts)
             }
         }

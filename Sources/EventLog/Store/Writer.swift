@@ -281,6 +281,11 @@ final class Writer {
 
     /// Takes an event as another store recorded it, for `import --exact`: nothing is decided, only density is checked (I2).
     func adopt(_ recorded: RecordedEvent, secret: PuncturedSeeds?, key: Hash256, into frame: inout FrameBuilder) throws -> (Receipt, number: UInt64) {
+        guard !recorded.isErased else {
+            throw EventLogError(
+                .invalidArgument,
+                "log \(recorded.log) seq \(recorded.seq) was erased: this version cannot import such an event; `convstore copy` takes it along")
+        }
         let state = try makeState(of: recorded.log)
         guard recorded.seq == state.row.seq + 1 else {
             throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(state.row.seq) (I2)")

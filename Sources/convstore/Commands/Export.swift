@@ -12,8 +12,15 @@ struct Export: ParsableCommand {
     var conversation: String?
     @Flag(help: "Add what makes a true copy, secrets too: for `import --exact`. Keep it as safe as the store.")
     var exact = false
+    @Flag(help: "Write what is sound of a damaged store, and list on standard error what is not.")
+    var salvage = false
+
+    func validate() throws {
+        if salvage, exact || conversation != nil { throw ValidationError("--salvage takes the whole store, and cannot vouch for an exact copy.") }
+    }
 
     func run() throws {
+        if salvage { return try salvageAll() }
         try store.read { store in
             let log = try conversation.resolvedLog(in: store)
             if exact { protect() }
@@ -36,6 +43,22 @@ struct Export: ParsableCommand {
                 Terminal.complain("\(unknown) events are of kinds that this version does not know, and were left out; --exact writes them")
             }
         }
+    }
+
+    private func salvageAll() throws {
+        let encoder = EventLineEncoder(isExact: true)
+        var sound = 0
+        var losses = 0
+        try EventStore.salvage(at: store.path) { event in
+            try StandardOutput.shared.write { buffer in
+                if encoder.append(event, secret: nil, to: &buffer) { sound += 1 }
+            }
+        } lost: { what in
+            losses += 1
+            Terminal.complain("lost: \(what)")
+        }
+        try StandardOutput.shared.flush()
+        Terminal.complain("\(sound) events are sound; \(losses == 0 ? "nothing is lost" : "\(losses) lines above say what is not")")
     }
 
     /// Whoever has the secrets can open what they protect: a file becomes the owner's only.
