@@ -1,0 +1,130 @@
+import FoundationEssentials
+
+/// A comparison's figures: medians over the rounds, the longest commit of all.
+public struct Report: Encodable {
+    struct Row: Encodable {
+        var what: String
+        var batch: Int
+        var engine: String
+        var events_per_second: Double
+        var ratio: Double?
+        var p50_us: Double
+        var p99_us: Double
+        var max_us: Double
+        var bytes_written_per_event: Double
+        var device_bytes_per_event: Double?
+        var rounds: [Double]
+    }
+
+    struct Scan: Encodable {
+        var order: String
+        var engine: String
+        var events_per_second: Double
+        var ratio: Double?
+    }
+
+    struct Size: Encodable {
+        var engine: String
+        var bytes: Int
+        var bytes_per_event: Double
+    }
+
+    var machine: String
+    var input: String
+    var message_ids: Bool
+    var preload: Int
+    var appends: [Row] = []
+    var scans: [Scan] = []
+    var sizes: [Size] = []
+
+    public init(_ comparison: Comparison, machine: String, input: String) {
+        (self.machine, self.input) = (machine, input)
+        (message_ids, preload) = (comparison.plan.keepsIDs, comparison.plan.preload)
+        let base = comparison.plan.engines.first { $0 == .rocksdb } ?? comparison.plan.engines[0]
+        for subject in comparison.subjects {
+            let rate = { (engine: EngineKind) -> Double? in
+                comparison.trials[.init(subject: subject, engine: engine)].map { median($0.map(\.eventsPerSecond)) }
+            }
+            for engine in comparison.plan.engines {
+                guard let trials = comparison.trials[.init(subject: subject, engine: engine)], let own = rate(engine) else { continue }
+                let device = trials.compactMap { trial in trial.deviceBytes.map { Double($0) / Double(trial.events) } }
+                appends.append(
+                    Row(
+                        what: subject.title, batch: subject.batch, engine: engine.rawValue, events_per_second: own, ratio: rate(base).map { own / $0 },
+                        p50_us: median(trials.map { $0.percentile(0.5) }), p99_us: median(trials.map { $0.percentile(0.99) }),
+                        max_us: trials.compactMap(\.commits.last).max() ?? 0,
+                        bytes_written_per_event: median(trials.map { Double($0.writtenBytes) / Double($0.events) }),
+                        device_bytes_per_event: device.isEmpty ? nil : median(device), rounds: trials.map(\.eventsPerSecond)))
+            }
+        }
+        for order in ScanOrder.allCases {
+            guard let rates = comparison.scans[order.rawValue] else { continue }
+            let sqlite = rates[.sqlite].map(median)
+            for engine in comparison.plan.engines {
+                guard let own = rates[engine].map(median) else { continue }
+                scans.append(Scan(order: order.rawValue, engine: engine.rawValue, events_per_second: own, ratio: sqlite.map { own / $0 }))
+            }
+        }
+        for engine in comparison.plan.engines where engine.canScan {
+            guard let size = comparison.sizes[engine] else { continue }
+            sizes.append(Size(engine: engine.rawValue, bytes: size.bytes, bytes_per_event: Double(size.bytes) / Double(size.events)))
+        }
+    }
+
+    public var json: String {
+        get throws {
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+            return String(decoding: try encoder.encode(self), as: UTF8.self)
+        }
+    }
+
+    public var markdown: String {
+        var lines = ["\(machine); data: \(input); message ids \(message_ids ? "kept and looked up" : "not kept").", ""]
+        if !appends.isEmpty {
+            lines.append("| what | events a commit | engine | events/s | ÷ RocksDB | p50 us | p99 us | max us | bytes/event written | device bytes/event |")
+            lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+            for row in appends {
+                let cells = [
+                    row.what, "\(row.batch)", row.engine, grouped(row.events_per_second), row.ratio.map { fixed($0, 2) } ?? "", fixed(row.p50_us, 0),
+                    fixed(row.p99_us, 0), grouped(row.max_us), grouped(row.bytes_written_per_event), row.device_bytes_per_event.map(grouped) ?? "",
+                ]
+                lines.append("| " + cells.joined(separator: " | ") + " |")
+            }
+            lines.append("")
+        }
+        if !scans.isEmpty {
+            lines += ["| scan of \(grouped(Double(preload))) events in | engine | events/s | ÷ SQLite |", "|---|---|---:|---:|"]
+            for scan in scans {
+                lines.append("| \(scan.order) order | \(scan.engine) | \(grouped(scan.events_per_second)) | \(scan.ratio.map { fixed($0, 2) } ?? "") |")
+            }
+            lines.append("")
+        }
+        if !sizes.isEmpty {
+            lines += ["| closed store of \(grouped(Double(preload))) events | bytes (du) | bytes/event |", "|---|---:|---:|"]
+            for size in sizes { lines.append("| \(size.engine) | \(grouped(Double(size.bytes))) | \(fixed(size.bytes_per_event, 1)) |") }
+            lines.append("")
+        }
+        return lines.joined(separator: "\n")
+    }
+}
+
+private func median(_ values: [Double]) -> Double {
+    let sorted = values.sorted()
+    guard !sorted.isEmpty else { return 0 }
+    return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+}
+
+private func fixed(_ value: Double, _ digits: Int) -> String {
+    guard digits > 0 else { return "\(Int(value.rounded()))" }
+    var scale = 1
+    for _ in 0..<digits { scale *= 10 }
+    let whole = Int((value * Double(scale)).rounded())
+    let fraction = String(whole % scale)
+    return "\(whole / scale)." + String(repeating: "0", count: digits - fraction.count) + fraction
+}
+
+private func grouped(_ value: Double) -> String {
+    let digits = Array(String(Int(value.rounded())))
+    return String(digits.enumerated().flatMap { (digits.count - $0.offset) % 3 == 0 && $0.offset > 0 ? [",", $0.element] : [$0.element] })
+}
