@@ -74,8 +74,11 @@ public struct Comparison {
                 for engine in turn(round) {
                     let path = try fresh("empty")
                     let opened = try engine.open(directory: path, held: [], options: options)
-                    let trial = try Trial.run(opened, items[..<min(items.count, count(batch))], batch: batch, directory: path)
+                    let before = DeviceBytes.now(of: path)
+                    var trial = try Trial.run(opened, items[..<min(items.count, count(batch))], batch: batch, directory: path)
                     try opened.close()
+                    sync()
+                    trial.closedDeviceBytes = DeviceBytes.now(of: path).device(since: before)
                     record(title, batch, engine, trial)
                 }
             }
@@ -98,10 +101,24 @@ public struct Comparison {
             let trial = try Trial.run(opened, items[..<plan.preload], batch: 4096, directory: path)
             try opened.close()
             sync()
-            let written = DeviceBytes.now(of: path).process - before.process
-            sizes[engine] = (DeviceBytes.used(by: path), plan.preload)
-            progress("\(engine.rawValue): \(plan.preload) events at \(Int(trial.eventsPerSecond)) events/s, \(sizes[engine]!.bytes) bytes closed, \(written) written")
+            let written = DeviceBytes.now(of: path).device(since: before) ?? 0
+            let bytes = DeviceBytes.used(by: path)
+            sizes[engine] = (bytes, plan.preload)
+            progress("\(engine.rawValue): \(plan.preload) events at \(Int(trial.eventsPerSecond)) events/s, \(bytes) bytes closed, \(written) written")
+            if engine.canScan { try check(engine, path) }
         }
+    }
+
+    /// What comes out must be what went in: an engine that loses or garbles events is no peer.
+    private func check(_ engine: EngineKind, _ path: String) throws {
+        let opened = try engine.open(directory: path, held: items[..<plan.preload], options: EngineOptions(keepsIDs: plan.keepsIDs))
+        var (at, wrong) = (0, 0)
+        _ = try opened.scan(.commit) { recorded in
+            if at >= plan.preload || recorded.event != items[at].event || recorded.position != Position(at + 1) { wrong += 1 }
+            at += 1
+        }
+        try opened.close()
+        guard at == plan.preload, wrong == 0 else { throw EngineError("\(engine.rawValue): \(at) events of \(plan.preload) came back, \(wrong) of them wrong") }
     }
 
     /// Appends to a copy of the preloaded store.

@@ -24,6 +24,12 @@ struct DeviceBytes {
         return Self(process: process ?? 0, device: device)
     }
 
+    /// What the whole device took since then.
+    func device(since earlier: Self) -> Int? {
+        guard let device, let before = earlier.device else { return nil }
+        return device - before
+    }
+
     private static func lines(_ path: String) -> [Substring] {
         guard let file = fopen(path, "r") else { return [] }
         defer { fclose(file) }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 
-/// A comparison's figures: medians over the rounds, the longest commit of all.
+/// A comparison's figures: medians over the rounds; the longest commit of all rounds; of the whole device's bytes the least, since
+/// other processes can only add to them.
 public struct Report: Encodable {
     struct Row: Encodable {
         var what: String
@@ -13,6 +14,7 @@ public struct Report: Encodable {
         var max_us: Double
         var bytes_written_per_event: Double
         var device_bytes_per_event: Double?
+        var closed_device_bytes_per_event: Double?
         var rounds: [Double]
     }
 
@@ -48,13 +50,15 @@ public struct Report: Encodable {
             for engine in comparison.plan.engines {
                 guard let trials = comparison.trials[.init(subject: subject, engine: engine)], let own = rate(engine) else { continue }
                 let device = trials.compactMap { trial in trial.deviceBytes.map { Double($0) / Double(trial.events) } }
+                let closed = trials.compactMap { trial in trial.closedDeviceBytes.map { Double($0) / Double(trial.events) } }
                 appends.append(
                     Row(
                         what: subject.title, batch: subject.batch, engine: engine.rawValue, events_per_second: own, ratio: rate(base).map { own / $0 },
                         p50_us: median(trials.map { $0.percentile(0.5) }), p99_us: median(trials.map { $0.percentile(0.99) }),
                         max_us: trials.compactMap(\.commits.last).max() ?? 0,
                         bytes_written_per_event: median(trials.map { Double($0.writtenBytes) / Double($0.events) }),
-                        device_bytes_per_event: device.isEmpty ? nil : median(device), rounds: trials.map(\.eventsPerSecond)))
+                        device_bytes_per_event: device.min(),
+                        closed_device_bytes_per_event: closed.min(), rounds: trials.map(\.eventsPerSecond)))
             }
         }
         for order in ScanOrder.allCases {
@@ -82,12 +86,13 @@ public struct Report: Encodable {
     public var markdown: String {
         var lines = ["\(machine); data: \(input); message ids \(message_ids ? "kept and looked up" : "not kept").", ""]
         if !appends.isEmpty {
-            lines.append("| what | events a commit | engine | events/s | ÷ RocksDB | p50 us | p99 us | max us | bytes/event written | device bytes/event |")
-            lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+            lines.append("| what | events a commit | engine | events/s | ÷ RocksDB | p50 us | p99 us | max us | bytes/event written | device bytes/event | until closed |")
+            lines.append("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
             for row in appends {
                 let cells = [
                     row.what, "\(row.batch)", row.engine, grouped(row.events_per_second), row.ratio.map { fixed($0, 2) } ?? "", fixed(row.p50_us, 0),
                     fixed(row.p99_us, 0), grouped(row.max_us), grouped(row.bytes_written_per_event), row.device_bytes_per_event.map(grouped) ?? "",
+                    row.closed_device_bytes_per_event.map(grouped) ?? "",
                 ]
                 lines.append("| " + cells.joined(separator: " | ") + " |")
             }

@@ -10,6 +10,8 @@ public struct Trial: Sendable {
     public var writtenBytes = 0
     /// The same for the whole device.
     public var deviceBytes: Int?
+    /// The same until the store was closed and all was written: what was put off is counted too.
+    public var closedDeviceBytes: Int?
 
     public var eventsPerSecond: Double { Double(events) / seconds }
 
@@ -36,7 +38,7 @@ public struct Trial: Sendable {
         trial.events = items.count
         let after = DeviceBytes.now(of: directory)
         trial.writtenBytes = after.process - before.process
-        trial.deviceBytes = after.device.flatMap { end in before.device.map { end - $0 } }
+        trial.deviceBytes = after.device(since: before)
         trial.commits.sort()
         return trial
     }

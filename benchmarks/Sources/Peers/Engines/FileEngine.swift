@@ -17,7 +17,8 @@ final class FileEngine: Engine {
         sequencer = Sequencer(after: held)
         file = Glibc.open(directory + "/file", O_RDWR | O_CREAT, 0o600)
         guard file >= 0 else { throw EngineError("open: errno \(errno)") }
-        let zeros = [UInt8](repeating: 0, count: 1 << 20)
+        // A page at a time: pages that came in one write are one folio, which is counted whole each time it turns dirty.
+        let zeros = [UInt8](repeating: 0, count: 4096)
         for offset in stride(from: 0, to: Self.bytesMax, by: zeros.count) { try write(zeros, at: offset) }
         guard fsync(file) == 0 else { throw EngineError("fsync: errno \(errno)") }
     }

@@ -36,10 +36,14 @@ final class LMDBEngine: Engine {
         guard code == 0 else { throw EngineError("lmdb: " + String(cString: mdb_strerror(code))) }
     }
 
-    private func put(_ transaction: OpaquePointer?, _ table: MDB_dbi, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ flags: CInt = 0) throws {
-        var key = MDB_val(key)
-        var value = MDB_val(value)
-        try Self.check(mdb_put(transaction, table, &key, &value, UInt32(flags)))
+    private func put(_ transaction: OpaquePointer?, _ table: MDB_dbi, _ key: [UInt8], _ value: [UInt8], _ flags: CInt = 0) throws {
+        try key.withUnsafeBytes { key in
+            try value.withUnsafeBytes { value in
+                var key = MDB_val(key)
+                var value = MDB_val(value)
+                try Self.check(mdb_put(transaction, table, &key, &value, UInt32(flags)))
+            }
+        }
     }
 
     func append(_ items: ArraySlice<Item>) throws {
@@ -47,23 +51,15 @@ final class LMDBEngine: Engine {
         try Self.check(mdb_txn_begin(environment, nil, 0, &transaction))
         do {
             for item in items {
-                let (seq, position) = sequencer.next(item.event.conversation)
-                let message = options.keepsIDs ? item.event.content.newMessageID : nil
-                keys.set(item.event.conversation, seq: seq, position: position, message: message)
+                let conversation = item.event.conversation
+                let (seq, position) = sequencer.next(conversation)
+                keys.set(conversation, seq: seq, position: position)
                 try Row.encode(item, position: position, into: &row)
-                try keys.event.withUnsafeBytes { event in
-                    let event = UnsafeRawBufferPointer(rebasing: event[1...])
-                    try row.withUnsafeBytes { try put(transaction, tables.events, event, $0) }
-                    try keys.position.withUnsafeBytes {
-                        try put(transaction, tables.order, UnsafeRawBufferPointer(rebasing: $0[1...]), event, MDB_APPEND)
-                    }
-                    guard message != nil else { return }
-                    try keys.message.withUnsafeBytes {
-                        try put(
-                            transaction, tables.ids, UnsafeRawBufferPointer(rebasing: $0[1...]), UnsafeRawBufferPointer(rebasing: event[16...]),
-                            MDB_NOOVERWRITE)
-                    }
-                }
+                try put(transaction, tables.events, keys.event, row)
+                try put(transaction, tables.order, keys.position, keys.event, MDB_APPEND)
+                guard options.keepsIDs, let message = item.event.content.newMessageID else { continue }
+                keys.set(conversation, message: message, seq: seq)
+                try put(transaction, tables.ids, keys.message, keys.seq, MDB_NOOVERWRITE)
             }
         } catch {
             mdb_txn_abort(transaction)
