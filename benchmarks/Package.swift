@@ -4,6 +4,9 @@ import PackageDescription
 let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
     .map { .enableUpcomingFeature($0) }
 
+/// Set once EventLog has its `EventStore`: then the store takes part.
+let store: [SwiftSetting] = []  // [.define("CONVSTORE")]
+
 let package = Package(
     name: "convstore-benchmarks",
     platforms: [.macOS(.v15)],
@@ -21,12 +24,12 @@ let package = Package(
             name: "Peers",
             dependencies: ["CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "EventLog", package: "convstore")],
             // The peers shall not pay for checks of our thin wrappers around them.
-            swiftSettings: strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
+            swiftSettings: strict + store + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
         ),
         .executableTarget(
             name: "PeersTool",
             dependencies: ["Peers", .product(name: "ArgumentParser", package: "swift-argument-parser")],
-            swiftSettings: strict
+            swiftSettings: strict + store
         ),
         .executableTarget(
             name: "Append",

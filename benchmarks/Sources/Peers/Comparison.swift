@@ -86,6 +86,24 @@ public struct Comparison {
         try FileManager.default.removeItem(atPath: directory + "/empty")
     }
 
+    #if CONVSTORE
+    /// The store under many tasks that append one event each, beside one such task.
+    public mutating func appendConcurrently(title: String, writers: [Int]) async throws {
+        guard plan.engines.contains(.convstore) else { return }
+        for _ in 0..<plan.rounds {
+            for writers in writers {
+                let path = try fresh("empty")
+                let opened = try ConvstoreEngine(directory: path, held: [], options: EngineOptions())
+                let share = items[..<min(items.count, count(1) * min(writers, 16))]
+                let trial = try await opened.appendConcurrently(share, writers: writers, directory: path)
+                try opened.close()
+                record("\(title), \(writers) concurrent", 1, .convstore, trial)
+            }
+        }
+        try FileManager.default.removeItem(atPath: directory + "/empty")
+    }
+    #endif
+
     /// The engines, each round beginning with another.
     private func turn(_ round: Int) -> [EngineKind] {
         let first = round % plan.engines.count

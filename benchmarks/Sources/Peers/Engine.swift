@@ -46,6 +46,9 @@ public enum EngineKind: String, Sendable, CaseIterable {
     /// Rows clustered by (conversation, seq), commit order as an index.
     case sqliteClustered = "sqlite-clustered"
     case lmdb
+    #if CONVSTORE
+    case convstore
+    #endif
 
     public var canScan: Bool { self != .file }
 
@@ -56,6 +59,9 @@ public enum EngineKind: String, Sendable, CaseIterable {
         case .sqlite: try SQLiteEngine(directory: directory, held: held, options: options)
         case .sqliteClustered: try SQLiteEngine(directory: directory, held: held, options: options, layout: .byConversation)
         case .lmdb: try LMDBEngine(directory: directory, held: held, options: options)
+        #if CONVSTORE
+        case .convstore: try ConvstoreEngine(directory: directory, held: held, options: options)
+        #endif
         }
     }
 }

@@ -12,11 +12,13 @@ enum Section: String, CaseIterable, ExpressibleByArgument {
     case preloaded
     /// Appends of 16 that are not synced.
     case relaxed
+    /// One event an append from 64 tasks, and from one (convstore only).
+    case writers
     /// All events of the preloaded store into Swift values.
     case scan
 }
 
-@main struct PeersCommand: ParsableCommand {
+@main struct PeersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "Measures the store beside other databases on the same real events, engines in turn.")
 
@@ -31,7 +33,7 @@ enum Section: String, CaseIterable, ExpressibleByArgument {
     @Option(help: "Scales the number of events a trial.") var scale = 1.0
     @Option(help: "Also writes the figures to this file, as JSON.") var json: String?
 
-    func run() throws {
+    func run() async throws {
         var plan = Comparison.Plan(engines: engines)
         plan.batches = batches
         plan.rounds = rounds
@@ -46,6 +48,9 @@ enum Section: String, CaseIterable, ExpressibleByArgument {
         var comparison = Comparison(items: items, plan: plan, directory: directory, progress: note)
         if sections.contains(.append) { try comparison.appendToEmpty(title: "durable, empty store", batches: batches, isDurable: true) }
         if sections.contains(.relaxed) { try comparison.appendToEmpty(title: "not synced, empty store", batches: [16], isDurable: false) }
+        #if CONVSTORE
+        if sections.contains(.writers) { try await comparison.appendConcurrently(title: "durable, empty store", writers: [1, 64]) }
+        #endif
         if preload > 0, sections.contains(.preloaded) || sections.contains(.scan) {
             try comparison.preload()
             if sections.contains(.preloaded) { try comparison.appendToPreloaded(title: "durable, store of \(preload)", batches: batches) }
