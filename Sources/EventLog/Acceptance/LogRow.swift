@@ -1,0 +1,282 @@
+/// What a log's acceptance needs from its past, and where its events lie: one row of the archive's table `logs`.
+///
+/// It is exactly the fold of the log's events up to `seq`; the writer holds one that runs ahead of the archive, the flush its own.
+struct LogRow {
+    struct Person {
+        var user: UserID
+        /// The seq at which the user came in last; 0: not a participant.
+        var joinedSeq: Seq = 0
+        /// The seq at which the user left last; 0: never.
+        var leftSeq: Seq = 0
+        /// The furthest seq that a receipt named, and the seq of that receipt.
+        var deliveredTo: Seq = 0
+        var deliveredSeq: Seq = 0
+        var readTo: Seq = 0
+        var readSeq: Seq = 0
+    }
+
+    struct OpenStream {
+        var message: MessageID
+        var seq: Seq
+        var author: Int
+        var chunks: UInt32
+        var joinedBytes: Int
+    }
+
+    /// What one replica sent to this log: handled in order up to the mark (I3).
+    struct Lane {
+        struct Refused {
+            var counter: UInt64
+            var refusal: Refusal
+        }
+        var replica: ReplicaID
+        var mark: UInt64
+        /// What was refused, by ascending counter: a repeat gets the same answer.
+        var refused: [Refused] = []
+    }
+
+    /// Where a range of the log's events lies in the archive.
+    struct Slice {
+        var run: Position
+        var index: Int
+        var firstSeq: Seq
+        var count: Int
+        var messages: Int
+    }
+
+    var id: LogID
+    /// The store's own number of the log, in the order of first appearance; names its secret in the master seed tree.
+    var number: UInt64
+    var seq: Seq = 0
+    var messages: UInt64 = 0
+    var people: [Person] = []
+    var open: [OpenStream] = []
+    var lanes: [Lane] = []
+    var slices: [Slice] = []
+    /// The Merkle tree over the archived events.
+    var tree = CompactRange()
+    private var index: [UserID: Int] = [:]
+
+    init(id: LogID, number: UInt64) {
+        self.id = id
+        self.number = number
+    }
+
+    var archivedSeq: Seq { slices.last.map { $0.firstSeq + Seq($0.count) - 1 } ?? 0 }
+
+    func person(_ user: UserID) -> Int? {
+        if index.isEmpty {
+            for position in people.indices where people[position].user == user { return position }
+            return nil
+        }
+        return index[user]
+    }
+
+    mutating func addPerson(_ user: UserID) -> Int {
+        if let known = person(user) { return known }
+        people.append(Person(user: user))
+        if !index.isEmpty {
+            index[user] = people.count - 1
+        } else if people.count > 8 {
+            for (position, person) in people.enumerated() { index[person.user] = position }
+        }
+        return people.count - 1
+    }
+
+    var participants: Int {
+        var count = 0
+        for person in people where person.joinedSeq != 0 { count += 1 }
+        return count
+    }
+
+    func lane(_ replica: ReplicaID) -> Int? {
+        for position in lanes.indices where lanes[position].replica == replica { return position }
+        return nil
+    }
+
+    mutating func mark(_ replica: ReplicaID, _ counter: UInt64) {
+        if let position = lane(replica) {
+            if counter > lanes[position].mark { lanes[position].mark = counter }
+        } else {
+            lanes.append(Lane(replica: replica, mark: counter))
+        }
+    }
+
+    mutating func markRefused(_ replica: ReplicaID, _ counter: UInt64, _ refusal: Refusal) {
+        if let position = lane(replica), counter <= lanes[position].mark { return }
+        mark(replica, counter)
+        lanes[lane(replica)!].refused.append(Lane.Refused(counter: counter, refusal: refusal))
+    }
+
+    /// Folds an accepted event: total, never refusing.
+    mutating func apply(_ effect: Effect) {
+        seq = effect.seq
+        mark(effect.replica, effect.counter)
+        switch Event.Kind(rawValue: effect.kind) {
+        case .conversationCreated:
+            for user in [effect.author] + effect.users { people[addPerson(user)].joinedSeq = effect.seq }
+        case .participantJoined:
+            for user in effect.users { people[addPerson(user)].joinedSeq = effect.seq }
+        case .participantLeft:
+            for user in effect.users {
+                let position = addPerson(user)
+                people[position].joinedSeq = 0
+                people[position].leftSeq = effect.seq
+            }
+        case .messageSent:
+            messages += 1
+            if effect.isStreaming, let message = effect.message {
+                open.append(OpenStream(message: message, seq: effect.seq, author: addPerson(effect.author), chunks: 0, joinedBytes: effect.textBytes))
+            }
+        case .chunkAppended:
+            for position in open.indices where open[position].seq == effect.targetSeq {
+                open[position].chunks += 1
+                open[position].joinedBytes += effect.textBytes
+            }
+        case .messageCompleted, .messageInterrupted, .messageDeleted:
+            open.removeAll { $0.seq == effect.targetSeq }
+        case .receiptDelivered:
+            let position = addPerson(effect.author)
+            if effect.targetSeq > people[position].deliveredTo {
+                people[position].deliveredTo = effect.targetSeq
+                people[position].deliveredSeq = effect.seq
+            }
+        case .receiptRead:
+            let position = addPerson(effect.author)
+            if effect.targetSeq > people[position].readTo {
+                people[position].readTo = effect.targetSeq
+                people[position].readSeq = effect.seq
+            }
+        default: break
+        }
+    }
+}
+
+extension LogRow {
+    /// docs/FORMAT.md, "logs".
+    func encode(into out: inout ByteBuffer) {
+        switch id {
+        case .conversation(let id):
+            out.put(byte: 0)
+            out.put(id)
+        case .user(let user):
+            out.put(byte: 1)
+            out.put(lengthOf: user.string)
+        }
+        out.put(varint: number)
+        out.put(varint: seq)
+        out.put(varint: messages)
+        out.put(varint: UInt64(people.count))
+        for person in people {
+            out.put(lengthOf: person.user.string)
+            let fields = [person.joinedSeq, person.leftSeq, person.deliveredTo, person.deliveredSeq, person.readTo, person.readSeq]
+            var mask: UInt8 = 0
+            for (bit, field) in fields.enumerated() where field != 0 { mask |= 1 << UInt8(bit) }
+            out.put(byte: mask)
+            for field in fields where field != 0 { out.put(varint: field) }
+        }
+        out.put(varint: UInt64(open.count))
+        for stream in open {
+            out.put(stream.message)
+            out.put(varint: stream.seq)
+            out.put(varint: UInt64(stream.author))
+            out.put(varint: UInt64(stream.chunks))
+            out.put(varint: UInt64(stream.joinedBytes))
+        }
+        out.put(varint: UInt64(slices.count))
+        var run: Position = 0
+        var next: Seq = 1
+        for slice in slices {
+            out.put(varint: slice.run - run)
+            out.put(varint: UInt64(slice.index))
+            out.put(varint: slice.firstSeq - next)
+            out.put(varint: UInt64(slice.count))
+            out.put(varint: UInt64(slice.messages))
+            run = slice.run
+            next = slice.firstSeq + Seq(slice.count)
+        }
+        tree.encode(into: &out)
+    }
+
+    /// The lanes are apart, as their replicas are the same in most logs and are written once for all, by number.
+    func encodeLanes(into out: inout ByteBuffer, number: (ReplicaID) throws -> UInt64) rethrows {
+        out.put(varint: UInt64(lanes.count))
+        for lane in lanes {
+            out.put(varint: try number(lane.replica))
+            out.put(varint: lane.mark)
+            out.put(varint: UInt64(lane.refused.count))
+            var last: UInt64 = 0
+            for refused in lane.refused {
+                out.put(varint: refused.counter - last)
+                out.put(byte: UInt8(RefusalCode.allCases.firstIndex(of: refused.refusal.code)!))
+                out.put(lengthOf: refused.refusal.detail)
+                last = refused.counter
+            }
+        }
+    }
+
+    init(decoding bytes: UnsafeRawBufferPointer, replica: (UInt64) throws -> ReplicaID) throws {
+        var reader = ByteReader(bytes)
+        let id: LogID
+        switch try reader.byte() {
+        case 0: id = .conversation(try reader.identifier())
+        case 1: id = .user(try reader.user())
+        default: throw CodecError(.badValue)
+        }
+        self.init(id: id, number: try reader.varint())
+        seq = try reader.varint()
+        messages = try reader.varint()
+        for _ in 0..<(try reader.count()) {
+            let position = addPerson(try reader.user())
+            let mask = try reader.byte()
+            var fields: [UInt64] = []
+            for bit in 0..<6 { fields.append(mask & 1 << UInt8(bit) == 0 ? 0 : try reader.varint()) }
+            people[position].joinedSeq = fields[0]
+            people[position].leftSeq = fields[1]
+            people[position].deliveredTo = fields[2]
+            people[position].deliveredSeq = fields[3]
+            people[position].readTo = fields[4]
+            people[position].readSeq = fields[5]
+        }
+        for _ in 0..<(try reader.count()) {
+            let stream = OpenStream(
+                message: try reader.identifier(), seq: try reader.varint(), author: Int(clamping: try reader.varint()),
+                chunks: UInt32(clamping: try reader.varint()), joinedBytes: Int(clamping: try reader.varint()))
+            guard stream.author < people.count else { throw CodecError(.badValue) }
+            open.append(stream)
+        }
+        var run: Position = 0
+        var next: Seq = 1
+        for _ in 0..<(try reader.count()) {
+            run &+= try reader.varint()
+            let index = Int(clamping: try reader.varint())
+            let first = next &+ (try reader.varint())
+            let count = try reader.varint()
+            guard count < 1 << 40, first < 1 << 60 else { throw CodecError(.badValue) }
+            slices.append(Slice(run: run, index: index, firstSeq: first, count: Int(count), messages: Int(clamping: try reader.varint())))
+            next = first + count
+        }
+        tree = try CompactRange(size: next - 1, decoding: &reader)
+        for _ in 0..<(try reader.count()) {
+            var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())
+            var last: UInt64 = 0
+            for _ in 0..<(try reader.count()) {
+                last &+= try reader.varint()
+                let code = Int(try reader.byte())
+                guard RefusalCode.allCases.indices.contains(code) else { throw CodecError(.badValue) }
+                lane.refused.append(Lane.Refused(counter: last, refusal: Refusal(RefusalCode.allCases[code], try reader.string())))
+            }
+            lanes.append(lane)
+        }
+        guard reader.isAtEnd else { throw CodecError(.notCanonical) }
+    }
+}
+
+extension ByteReader {
+    /// A number of things that follow, each of at least one byte: so that a bad count cannot make us allocate.
+    mutating func count() throws(CodecError) -> Int {
+        let value = try varint()
+        guard value <= UInt64(remaining) else { throw CodecError(.truncated) }
+        return Int(value)
+    }
+}

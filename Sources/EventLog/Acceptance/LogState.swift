@@ -1,0 +1,140 @@
+/// A log as the writer sees it: the row that runs ahead of the archive, and what is known of its messages.
+///
+/// Owned by the writer; touched by no other thread.
+final class LogState {
+    struct Message {
+        var seq: Seq
+        /// Index into the row's people.
+        var author: Int32
+        var chunks: UInt32 = 0
+        var joinedBytes: Int = 0
+        var isStreaming: Bool
+        var closed: Closed = .open
+        var closedSeq: Seq = 0
+        /// 0: not deleted.
+        var deletedSeq: Seq = 0
+    }
+
+    enum Closed: UInt8 { case open, completed, interrupted }
+
+    var row: LogRow
+    /// Messages since the log was loaded and all open streams; all messages once `isComplete`.
+    private(set) var messages: [MessageID: Message] = [:]
+    private(set) var isComplete: Bool
+    /// Ids of archived messages that are not in `messages`; `nil` until first asked for.
+    private var archivedIDs: Set<MessageID>?
+    /// The positions of the events that the archive does not hold yet.
+    var tail: [Position] = []
+    var tailFirstSeq: Seq
+    /// The flush during which it was used last.
+    var lastUse = 0
+    /// Where the search for a repeated origin goes on: re-imports come in order.
+    var originCursor: (replica: ReplicaID, counter: UInt64, seq: Seq)?
+
+    init(row: LogRow, tailFirstSeq: Seq) {
+        self.row = row
+        self.tailFirstSeq = tailFirstSeq
+        isComplete = row.messages == 0
+        for stream in row.open {
+            messages[stream.message] = Message(
+                seq: stream.seq, author: Int32(stream.author), chunks: stream.chunks, joinedBytes: stream.joinedBytes, isStreaming: true)
+        }
+    }
+
+    var approximateBytes: Int { 400 + messages.count * 96 + (archivedIDs?.count ?? 0) * 24 + row.people.count * 80 + tail.count * 8 }
+
+    func position(of seq: Seq) -> Position? {
+        guard seq >= tailFirstSeq, seq - tailFirstSeq < UInt64(tail.count) else { return nil }
+        return tail[Int(seq - tailFirstSeq)]
+    }
+
+    /// Forgets the positions of events that the archive holds now.
+    func dropTail(through seq: Seq) {
+        guard seq >= tailFirstSeq else { return }
+        let count = min(tail.count, Int(seq - tailFirstSeq) + 1)
+        tail.removeFirst(count)
+        tailFirstSeq += Seq(count)
+    }
+
+    /// What is known of a message; asks the past only if it must.
+    func message(_ id: MessageID, _ past: some Past) throws -> Message? {
+        if let found = messages[id] { return found }
+        if isComplete { return nil }
+        if archivedIDs == nil { archivedIDs = try past.messageIDs(of: row) }
+        guard archivedIDs!.contains(id) else { return nil }
+        // Rare enough (a receipt, an edit or a reaction to an older message) to learn all at once.
+        var learned: [MessageID: Message] = [:]
+        try past.forEachEffect(of: row) { Self.fold($0, row: row, into: &learned) }
+        for (id, message) in learned where messages[id] == nil { messages[id] = message }
+        // What happened to archived messages since the log was loaded.
+        for (id, change) in overlay { Self.merge(change, id, into: &messages) }
+        overlay = [:]
+        isComplete = true
+        archivedIDs = nil
+        return messages[id]
+    }
+
+    /// Changes to messages that were not known when they happened; only replay makes them, as acceptance looks first.
+    private var overlay: [MessageID: [Effect]] = [:]
+
+    private static func merge(_ effects: [Effect], _ id: MessageID, into messages: inout [MessageID: Message]) {
+        for effect in effects { update(&messages[id], effect) }
+    }
+
+    private static func fold(_ effect: Effect, row: LogRow, into messages: inout [MessageID: Message]) {
+        guard let id = effect.message else { return }
+        if effect.kind == Event.Kind.messageSent.rawValue {
+            messages[id] = Message(
+                seq: effect.seq, author: Int32(row.person(effect.author) ?? 0), joinedBytes: effect.textBytes, isStreaming: effect.isStreaming)
+        } else {
+            update(&messages[id], effect)
+        }
+    }
+
+    private static func update(_ message: inout Message?, _ effect: Effect) {
+        switch Event.Kind(rawValue: effect.kind) {
+        case .chunkAppended:
+            message?.chunks += 1
+            message?.joinedBytes += effect.textBytes
+        case .messageCompleted:
+            message?.closed = .completed
+            message?.closedSeq = effect.seq
+        case .messageInterrupted:
+            message?.closed = .interrupted
+            message?.closedSeq = effect.seq
+        case .messageDeleted:
+            if message?.deletedSeq == 0 { message?.deletedSeq = effect.seq }
+        default: break
+        }
+    }
+
+    /// Folds an accepted event that stands at a position of the journal.
+    func apply(_ effect: Effect, at position: Position) {
+        row.apply(effect)
+        tail.append(position)
+        guard let id = effect.message else { return }
+        switch Event.Kind(rawValue: effect.kind) {
+        case .messageSent:
+            messages[id] = Message(
+                seq: effect.seq, author: Int32(row.person(effect.author) ?? row.addPerson(effect.author)), joinedBytes: effect.textBytes,
+                isStreaming: effect.isStreaming)
+        case .chunkAppended, .messageCompleted, .messageInterrupted, .messageDeleted:
+            if messages[id] == nil, !isComplete {
+                overlay[id, default: []].append(effect)
+            } else {
+                Self.update(&messages[id], effect)
+            }
+        default: break
+        }
+    }
+}
+
+/// What acceptance may have to read of a log's past: the archive and the journal's memory behind one door.
+protocol Past {
+    /// The ids of the messages in the row's archived slices.
+    func messageIDs(of row: LogRow) throws -> Set<MessageID>
+    /// The effects of the row's archived events, in order.
+    func forEachEffect(of row: LogRow, _ body: (Effect) throws -> Void) throws
+    /// An event of the log, archived or not.
+    func event(of state: LogState, at seq: Seq) throws -> RecordedEvent?
+}

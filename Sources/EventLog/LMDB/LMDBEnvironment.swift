@@ -1,0 +1,352 @@
+internal import CLMDB
+internal import Synchronization
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// What LMDB, or the system under it, answered.
+struct LMDBError: Error, Hashable, CustomStringConvertible {
+    let code: CInt
+    let call: String
+
+    var description: String { "\(call): " + String(cString: mdb_strerror(code)) }
+
+    static let notFound = MDB_NOTFOUND
+}
+
+@inline(__always) private func check(_ code: CInt, _ call: String) throws(LMDBError) {
+    if code != MDB_SUCCESS { throw LMDBError(code: code, call: call) }
+}
+
+/// One LMDB environment in one file, its map grown as it fills.
+///
+/// Safe to use from several threads: LMDB's environment handle is made for it, and the growth of the map excludes readers (`gate`).
+final class LMDBEnvironment: @unchecked Sendable {
+    private let handle: OpaquePointer
+    private let gate: UnsafeMutablePointer<pthread_rwlock_t>
+    private let isReadOnly: Bool
+    private let mapBytesMax: Int
+    private let mapBytes: Atomic<Int>
+    private let lock = Mutex<Bool>(false)  // whether it is closed
+    let path: String
+
+    /// A named table of the environment.
+    struct Table: Sendable {
+        fileprivate let index: MDB_dbi
+    }
+
+    /// Opens the file, which is created if it is absent and `isReadOnly` is false.
+    init(path: String, isReadOnly: Bool, mapBytes wanted: Int, mapBytesMax: Int, usesLock: Bool = true) throws(LMDBError) {
+        var created: OpaquePointer?
+        try check(mdb_env_create(&created), "mdb_env_create")
+        handle = created!
+        gate = .allocate(capacity: 1)
+        pthread_rwlock_init(gate, nil)
+        self.path = path
+        self.isReadOnly = isReadOnly
+        self.mapBytesMax = mapBytesMax
+        mapBytes = Atomic(wanted)
+        do {
+            try check(mdb_env_set_maxdbs(handle, 16), "mdb_env_set_maxdbs")
+            try check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
+            try check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
+            var flags = UInt32(MDB_NOSUBDIR | MDB_NOTLS)
+            if isReadOnly { flags |= UInt32(MDB_RDONLY) }
+            if !usesLock { flags |= UInt32(MDB_NOLOCK) }
+            try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
+            if usesLock {
+                var dead: CInt = 0
+                mdb_reader_check(handle, &dead)
+            }
+        } catch {
+            mdb_env_close(handle)
+            throw error
+        }
+    }
+
+    deinit {
+        close()
+        pthread_rwlock_destroy(gate)
+        gate.deallocate()
+    }
+
+    func close() {
+        pthread_rwlock_wrlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        lock.withLock { closed in
+            if !closed { mdb_env_close(handle) }
+            closed = true
+        }
+    }
+
+    /// Opens the tables, which a writer creates if they are absent.
+    func tables(_ names: [String]) throws(LMDBError) -> [Table?] {
+        var transaction: OpaquePointer?
+        try check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
+        var result: [Table?] = []
+        for name in names {
+            var index: MDB_dbi = 0
+            let code = mdb_dbi_open(transaction, name, isReadOnly ? 0 : UInt32(MDB_CREATE), &index)
+            if code == MDB_NOTFOUND, isReadOnly {
+                result.append(nil)
+                continue
+            }
+            if code != MDB_SUCCESS {
+                mdb_txn_abort(transaction)
+                throw LMDBError(code: code, call: "mdb_dbi_open")
+            }
+            result.append(Table(index: index))
+        }
+        try check(mdb_txn_commit(transaction), "mdb_txn_commit")
+        return result
+    }
+
+    /// Lends a snapshot for the length of the closure.
+    func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R {
+        pthread_rwlock_rdlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        var transaction: OpaquePointer?
+        var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        if code == MDB_READERS_FULL {
+            // Readers that were killed keep their slots until someone looks.
+            var dead: CInt = 0
+            mdb_reader_check(handle, &dead)
+            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        }
+        if code == MDB_MAP_RESIZED {
+            // The writer's process grew the map. Ours follows when no other reader of this process stands in it.
+            pthread_rwlock_unlock(gate)
+            pthread_rwlock_wrlock(gate)
+            mdb_env_set_mapsize(handle, 0)
+            pthread_rwlock_unlock(gate)
+            pthread_rwlock_rdlock(gate)
+            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        }
+        try check(code, "mdb_txn_begin")
+        return try body(ReadTransaction(handle: transaction!))
+    }
+
+    /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
+    func write<R>(_ body: (inout WriteTransaction) throws -> R) throws -> R {
+        while true {
+            do {
+                var transaction: OpaquePointer?
+                try check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
+                var write = WriteTransaction(handle: transaction!)
+                let result = try body(&write)
+                try write.commit()
+                return result
+            } catch let error as LMDBError where error.code == MDB_MAP_FULL || error.code == MDB_MAP_RESIZED {
+                try grow(isResize: error.code == MDB_MAP_RESIZED)
+            }
+        }
+    }
+
+    private func grow(isResize: Bool) throws {
+        pthread_rwlock_wrlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        if isResize {
+            try check(mdb_env_set_mapsize(handle, 0), "mdb_env_set_mapsize")
+            return
+        }
+        let now = mapBytes.load(ordering: .relaxed)
+        let next = min(now < 1 << 30 ? now * 2 : now + 1 << 30, mapBytesMax)
+        guard next > now else {
+            throw EventLogError(.diskFull, "\(path): the archive's map has reached its limit of \(mapBytesMax) bytes; raise `mapBytesMax` or delete something")
+        }
+        try check(mdb_env_set_mapsize(handle, next), "mdb_env_set_mapsize")
+        mapBytes.store(next, ordering: .relaxed)
+    }
+
+    struct Information {
+        var pageBytes: Int
+        var lastPage: Int
+        var lastTransaction: Int
+        var oldestReaderTransaction: Int?
+        var readers: Int
+    }
+
+    func information() -> Information {
+        var info = MDB_envinfo()
+        var stat = MDB_stat()
+        mdb_env_info(handle, &info)
+        mdb_env_stat(handle, &stat)
+        final class Box { var oldest: Int? }
+        let box = Box()
+        mdb_reader_list(
+            handle,
+            { line, context in
+                guard let line, let context else { return 0 }
+                // "       pid     thread     txnid": the third column is the snapshot that the reader holds, or "-".
+                let words = String(cString: line).split(separator: " ")
+                if words.count >= 3, let id = Int(words[2].trimmedNewline) {
+                    let box = Unmanaged<Box>.fromOpaque(context).takeUnretainedValue()
+                    box.oldest = min(box.oldest ?? id, id)
+                }
+                return 0
+            }, Unmanaged.passUnretained(box).toOpaque())
+        return Information(
+            pageBytes: Int(stat.ms_psize), lastPage: info.me_last_pgno, lastTransaction: info.me_last_txnid, oldestReaderTransaction: box.oldest,
+            readers: Int(info.me_numreaders))
+    }
+
+    /// The pages that the free list names.
+    func freePages() throws -> Int {
+        try read { transaction in
+            var pages = 0
+            try transaction.forEachFree { value in
+                if value.count >= 8 { pages += Int(value.loadUnaligned(as: UInt64.self)) }
+            }
+            return pages
+        }
+    }
+}
+
+extension Substring {
+    fileprivate var trimmedNewline: Substring { hasSuffix("\n") ? dropLast() : self }
+}
+
+/// A snapshot of the environment, lent for the length of a closure.
+struct ReadTransaction: ~Copyable {
+    fileprivate let handle: OpaquePointer
+
+    deinit { mdb_txn_abort(handle) }
+
+    /// The value's bytes, which lie in the map: copy what must outlive the transaction.
+    func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
+        try lookUp(handle, table, Array(key))
+    }
+
+    /// Visits records in key order from a key on (or backwards from it), until the closure says false.
+    func forEach(
+        _ table: LMDBEnvironment.Table, from key: [UInt8] = [], isReversed: Bool = false,
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
+    ) throws {
+        var cursor: OpaquePointer?
+        try check(mdb_cursor_open(handle, table.index, &cursor), "mdb_cursor_open")
+        defer { mdb_cursor_close(cursor) }
+        try visit(cursor, from: key, isReversed: isReversed, body)
+    }
+
+    /// The last record at or below a key.
+    func floor(_ table: LMDBEnvironment.Table, _ key: [UInt8]) throws -> (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
+        var found: (UnsafeRawBufferPointer, UnsafeRawBufferPointer)?
+        try forEach(table, from: key, isReversed: true) { key, value in
+            found = (key, value)
+            return false
+        }
+        return found
+    }
+
+    func count(_ table: LMDBEnvironment.Table) throws(LMDBError) -> Int {
+        var stat = MDB_stat()
+        try check(mdb_stat(handle, table.index, &stat), "mdb_stat")
+        return stat.ms_entries
+    }
+
+    fileprivate func forEachFree(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
+        var cursor: OpaquePointer?
+        try check(mdb_cursor_open(handle, 0, &cursor), "mdb_cursor_open")
+        defer { mdb_cursor_close(cursor) }
+        try visit(cursor, from: [], isReversed: false) { _, value in
+            try body(value)
+            return true
+        }
+    }
+}
+
+/// A write transaction: committed once, by the environment, or rolled back.
+struct WriteTransaction: ~Copyable {
+    private var handle: OpaquePointer?
+
+    fileprivate init(handle: OpaquePointer) { self.handle = handle }
+
+    deinit { if let handle { mdb_txn_abort(handle) } }
+
+    fileprivate mutating func commit() throws(LMDBError) {
+        let ending = handle
+        handle = nil  // LMDB frees the handle, even if the commit fails.
+        try check(mdb_txn_commit(ending), "mdb_txn_commit")
+    }
+
+    func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
+        try lookUp(handle!, table, Array(key))
+    }
+
+    func forEach(
+        _ table: LMDBEnvironment.Table, from key: [UInt8] = [], isReversed: Bool = false,
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
+    ) throws {
+        var cursor: OpaquePointer?
+        try check(mdb_cursor_open(handle, table.index, &cursor), "mdb_cursor_open")
+        defer { mdb_cursor_close(cursor) }
+        try visit(cursor, from: key, isReversed: isReversed, body)
+    }
+
+    func put(_ table: LMDBEnvironment.Table, _ key: [UInt8], _ value: UnsafeRawBufferPointer, isAppend: Bool = false) throws(LMDBError) {
+        let code = key.withUnsafeBytes { key in
+            var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
+            var data = MDB_val(mv_size: value.count, mv_data: UnsafeMutableRawPointer(mutating: value.baseAddress))
+            return mdb_put(handle, table.index, &keyValue, &data, isAppend ? UInt32(MDB_APPEND) : 0)
+        }
+        try check(code, "mdb_put")
+    }
+
+    func put(_ table: LMDBEnvironment.Table, _ key: [UInt8], _ value: [UInt8], isAppend: Bool = false) throws(LMDBError) {
+        var failure: LMDBError?
+        value.withUnsafeBytes { bytes in
+            do throws(LMDBError) { try put(table, key, bytes, isAppend: isAppend) } catch { failure = error }
+        }
+        if let failure { throw failure }
+    }
+
+    func delete(_ table: LMDBEnvironment.Table, _ key: [UInt8]) throws(LMDBError) {
+        let code = key.withUnsafeBytes { key in
+            var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
+            return mdb_del(handle, table.index, &keyValue, nil)
+        }
+        if code != MDB_NOTFOUND { try check(code, "mdb_del") }
+    }
+}
+
+private func lookUp(_ handle: OpaquePointer, _ table: LMDBEnvironment.Table, _ key: [UInt8]) throws(LMDBError) -> UnsafeRawBufferPointer? {
+    var data = MDB_val()
+    let code = key.withUnsafeBytes { key in
+        var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
+        return mdb_get(handle, table.index, &keyValue, &data)
+    }
+    if code == MDB_NOTFOUND { return nil }
+    try check(code, "mdb_get")
+    return UnsafeRawBufferPointer(start: data.mv_data, count: data.mv_size)
+}
+
+private func visit(
+    _ cursor: OpaquePointer?, from key: [UInt8], isReversed: Bool, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
+) throws {
+    var keyValue = MDB_val()
+    var data = MDB_val()
+    var code: CInt
+    if key.isEmpty {
+        code = mdb_cursor_get(cursor, &keyValue, &data, isReversed ? MDB_LAST : MDB_FIRST)
+    } else {
+        code = key.withUnsafeBytes { key in
+            keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
+            return mdb_cursor_get(cursor, &keyValue, &data, MDB_SET_RANGE)
+        }
+        if isReversed {
+            let isExact = code == MDB_SUCCESS && UnsafeRawBufferPointer(start: keyValue.mv_data, count: keyValue.mv_size).elementsEqual(key)
+            if !isExact { code = mdb_cursor_get(cursor, &keyValue, &data, code == MDB_NOTFOUND ? MDB_LAST : MDB_PREV) }
+        }
+    }
+    while code == MDB_SUCCESS {
+        let more = try body(
+            UnsafeRawBufferPointer(start: keyValue.mv_data, count: keyValue.mv_size), UnsafeRawBufferPointer(start: data.mv_data, count: data.mv_size))
+        if !more { return }
+        code = mdb_cursor_get(cursor, &keyValue, &data, isReversed ? MDB_PREV : MDB_NEXT)
+    }
+    if code != MDB_NOTFOUND { throw LMDBError(code: code, call: "mdb_cursor_get") }
+}
