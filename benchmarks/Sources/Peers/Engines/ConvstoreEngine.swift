@@ -41,12 +41,16 @@ final class ConvstoreEngine: Engine {
 
     func close() throws { try store.close() }
 
+    private final class End: Sendable {
+        let isReached = Atomic(false)
+    }
+
     /// One event an append from many tasks at once, each task with conversations of its own, as a conversation's order must hold.
     func appendConcurrently(_ items: ArraySlice<Item>, writers: Int, directory: String) async throws -> Trial {
         var shares = [[Event]](repeating: [], count: writers)
         for item in items { shares[Int(item.event.conversation.low % UInt64(writers))].append(item.event) }
         // The trial ends when the first writer has nothing left: from then on there would be fewer than stated.
-        let isOver = Atomic(false)
+        let end = End()
         let store = store
         let before = DeviceBytes.now(of: directory)
         let start = Trial.nanoseconds()
@@ -56,12 +60,12 @@ final class ConvstoreEngine: Engine {
                 group.addTask {
                     var commits: [Double] = []
                     for event in share {
-                        if isOver.load(ordering: .relaxed) { return commits }
+                        if end.isReached.load(ordering: .relaxed) { return commits }
                         let begun = Trial.nanoseconds()
                         try Self.check(try await store.append([Submission(event)]))
                         commits.append(Double(Trial.nanoseconds() - begun) / 1000)
                     }
-                    isOver.store(true, ordering: .relaxed)
+                    end.isReached.store(true, ordering: .relaxed)
                     return commits
                 }
             }
