@@ -23,10 +23,10 @@ quote = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def rows(path):
-    if path.endswith(".zst"):
-        text = subprocess.run(["zstd", "-dcq", path], check=True, stdout=subprocess.PIPE).stdout
-    else:
-        with open(path, "rb") as file:
+    with open(path, "rb") as file:
+        if path.endswith(".zst"):
+            text = subprocess.run(["zstd", "-dcq"], check=True, stdin=file, stdout=subprocess.PIPE).stdout
+        else:
             text = file.read()
     return map(json.loads, filter(None, text.decode().split("\n")))
 

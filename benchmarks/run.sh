@@ -29,6 +29,10 @@ fi
 
 data=../Tests/Fixtures
 [ -d ../../shared/data ] && data=../../shared/data
+if ! [ -d $data/dialogue ]; then
+    echo "benchmarks: no conversations in $data/dialogue (shapes: ../shared/data/README.md)" >&2
+    exit 66
+fi
 if [ $quick = yes ]; then
     events=300000
     set -- --preload 250000 --rounds 2 --scale 0.5 "$@"

@@ -10,7 +10,8 @@ let benchmarks: @Sendable () -> Void = {
     do { items = try Loader.load(input, limit: 3200) } catch { return print(error) }
     for engine in EngineKind.allCases {
         Benchmark(
-            "\(engine.rawValue): 200 commits of 16 events", configuration: .init(metrics: [.wallClock, .throughput, .peakMemoryResident], maxDuration: .seconds(3))
+            "\(engine.rawValue): 200 commits of 16 events",
+            configuration: .init(metrics: [.wallClock, .throughput, .peakMemoryResident], maxDuration: .seconds(3))
         ) { benchmark in
             let directory = "benchmark.tmp-\(ProcessInfo.processInfo.processIdentifier)"
             do {

@@ -87,21 +87,21 @@ public struct Comparison {
     }
 
     #if CONVSTORE
-    /// The store under many tasks that append one event each, beside one such task.
-    public mutating func appendConcurrently(title: String, writers: [Int]) async throws {
-        guard plan.engines.contains(.convstore) else { return }
-        for _ in 0..<plan.rounds {
-            for writers in writers {
-                let path = try fresh("empty")
-                let opened = try ConvstoreEngine(directory: path, held: [], options: EngineOptions())
-                let share = items[..<min(items.count, count(1) * min(writers, 16))]
-                let trial = try await opened.appendConcurrently(share, writers: writers, directory: path)
-                try opened.close()
-                record("\(title), \(writers) concurrent", 1, .convstore, trial)
+        /// The store under many tasks that append one event each, beside one such task.
+        public mutating func appendConcurrently(title: String, writers: [Int]) async throws {
+            guard plan.engines.contains(.convstore) else { return }
+            for _ in 0..<plan.rounds {
+                for writers in writers {
+                    let path = try fresh("empty")
+                    let opened = try ConvstoreEngine(directory: path, held: [], options: EngineOptions())
+                    let share = items[..<min(items.count, count(1) * min(writers, 16))]
+                    let trial = try await opened.appendConcurrently(share, writers: writers, directory: path)
+                    try opened.close()
+                    record("\(title), \(writers) concurrent", 1, .convstore, trial)
+                }
             }
+            try FileManager.default.removeItem(atPath: directory + "/empty")
         }
-        try FileManager.default.removeItem(atPath: directory + "/empty")
-    }
     #endif
 
     /// The engines, each round beginning with another.
@@ -122,7 +122,9 @@ public struct Comparison {
             let written = DeviceBytes.now(of: path).device(since: before) ?? 0
             let bytes = DeviceBytes.used(by: path)
             sizes[engine] = (bytes, plan.preload)
-            progress("\(engine.rawValue): \(plan.preload) events at \(Int(trial.eventsPerSecond)) events/s, \(bytes) bytes closed, \(written) written")
+            progress(
+                "\(engine.rawValue): \(plan.preload) events at \(Int(trial.eventsPerSecond)) events/s, \(bytes) bytes closed, \(written) written"
+            )
             if engine.canScan { try check(engine, path) }
         }
     }
@@ -136,7 +138,9 @@ public struct Comparison {
             at += 1
         }
         try opened.close()
-        guard at == plan.preload, wrong == 0 else { throw EngineError("\(engine.rawValue): \(at) events of \(plan.preload) came back, \(wrong) of them wrong") }
+        guard at == plan.preload, wrong == 0 else {
+            throw EngineError("\(engine.rawValue): \(at) events of \(plan.preload) came back, \(wrong) of them wrong")
+        }
     }
 
     /// Appends to a copy of the preloaded store.
@@ -177,7 +181,9 @@ public struct Comparison {
                     let count = try opened.scan(order) { bytes &+= Int($0.seq) &+ $0.event.author.string.utf8.count }
                     let seconds = Double(Trial.nanoseconds() - start) / 1e9
                     try opened.close()
-                    guard count == plan.preload, bytes > 0 else { throw EngineError("\(engine.rawValue): \(count) events of \(plan.preload) came back") }
+                    guard count == plan.preload, bytes > 0 else {
+                        throw EngineError("\(engine.rawValue): \(count) events of \(plan.preload) came back")
+                    }
                     scans[order.rawValue, default: [:]][engine, default: []].append(Double(count) / seconds)
                     progress("scan in \(order.rawValue) order: \(engine.rawValue) \(Int(Double(count) / seconds)) events/s")
                 }

@@ -47,7 +47,7 @@ public enum EngineKind: String, Sendable, CaseIterable {
     case sqliteClustered = "sqlite-clustered"
     case lmdb
     #if CONVSTORE
-    case convstore
+        case convstore
     #endif
 
     public var canScan: Bool { self != .file }
@@ -60,7 +60,7 @@ public enum EngineKind: String, Sendable, CaseIterable {
         case .sqliteClustered: try SQLiteEngine(directory: directory, held: held, options: options, layout: .byConversation)
         case .lmdb: try LMDBEngine(directory: directory, held: held, options: options)
         #if CONVSTORE
-        case .convstore: try ConvstoreEngine(directory: directory, held: held, options: options)
+            case .convstore: try ConvstoreEngine(directory: directory, held: held, options: options)
         #endif
         }
     }

@@ -5,32 +5,33 @@ import FoundationEssentials
 public enum Loader {
     private struct Line: Decodable {
         var type: String
-        var conversation_id: String
+        var conversationId: String
         var author: String
         var at: String
-        var message_id: String?
+        var messageId: String?
         var text: String?
         var role: String?
         var streaming: Bool?
-        var reply_to: String?
+        var replyTo: String?
         var index: UInt32?
-        var finish_reason: String?
+        var finishReason: String?
         var usage: Usage?
         var reason: String?
-        var up_to: String?
+        var upTo: String?
         var kind: String?
         var title: String?
         var participants: [String]?
     }
 
     private struct Usage: Decodable {
-        var input_tokens: UInt64
-        var output_tokens: UInt64
+        var inputTokens: UInt64
+        var outputTokens: UInt64
     }
 
     public static func load(_ path: String, limit: Int = .max) throws -> [Item] {
         let data = try Data(contentsOf: URL(filePath: path), options: .alwaysMapped)
         let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
         var items: [Item] = []
         var rest = data[...]
         while items.count < limit, !rest.isEmpty {
@@ -58,22 +59,22 @@ public enum Loader {
                 }
             content = .messageSent(
                 .init(
-                    id: try id(line.message_id), role: role, text: line.text ?? "", isStreaming: line.streaming ?? false,
-                    replyTo: try line.reply_to.map { try id($0) }))
-        case "chunk.appended": content = .chunkAppended(message: try id(line.message_id), index: line.index ?? 0, text: line.text ?? "")
+                    id: try id(line.messageId), role: role, text: line.text ?? "", isStreaming: line.streaming ?? false,
+                    replyTo: try line.replyTo.map { try id($0) }))
+        case "chunk.appended": content = .chunkAppended(message: try id(line.messageId), index: line.index ?? 0, text: line.text ?? "")
         case "message.completed":
-            let usage = line.usage.map { Event.Usage(inputTokens: $0.input_tokens, outputTokens: $0.output_tokens) }
-            content = .messageCompleted(message: try id(line.message_id), finishReason: line.finish_reason, usage: usage)
-        case "message.interrupted": content = .messageInterrupted(message: try id(line.message_id), reason: line.reason ?? "")
-        case "receipt.delivered": content = .receiptDelivered(upTo: try id(line.up_to))
-        case "receipt.read": content = .receiptRead(upTo: try id(line.up_to))
+            let usage = line.usage.map { Event.Usage(inputTokens: $0.inputTokens, outputTokens: $0.outputTokens) }
+            content = .messageCompleted(message: try id(line.messageId), finishReason: line.finishReason, usage: usage)
+        case "message.interrupted": content = .messageInterrupted(message: try id(line.messageId), reason: line.reason ?? "")
+        case "receipt.delivered": content = .receiptDelivered(upTo: try id(line.upTo))
+        case "receipt.read": content = .receiptRead(upTo: try id(line.upTo))
         case "conversation.created":
             let kind: Event.ConversationKind = line.kind == "direct" ? .direct : line.kind == "group" ? .group : .assistant
             content = .conversationCreated(kind: kind, title: line.title, participants: try (line.participants ?? []).map(user))
         default: throw EngineError("\(line.type) is not part of the benchmark's mix")
         }
         return Item(
-            event: Event(conversation: try id(line.conversation_id), author: try user(line.author), content: content),
+            event: Event(conversation: try id(line.conversationId), author: try user(line.author), content: content),
             milliseconds: try milliseconds(line.at))
     }
 

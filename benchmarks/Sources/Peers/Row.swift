@@ -58,7 +58,8 @@ enum Row {
             guard let role = Event.Role(rawValue: flags & 15) else { throw EngineError("damaged row") }
             content = .messageSent(.init(id: id, role: role, text: try reader.text(), isStreaming: flags & 16 != 0, replyTo: reply))
         case .chunkAppended:
-            content = .chunkAppended(message: try reader.id(), index: UInt32(truncatingIfNeeded: try reader.varint()), text: try reader.text())
+            content = .chunkAppended(
+                message: try reader.id(), index: UInt32(truncatingIfNeeded: try reader.varint()), text: try reader.text())
         case .messageCompleted:
             let id: MessageID = try reader.id()
             let reason = try reader.text()

@@ -49,7 +49,7 @@ enum Section: String, CaseIterable, ExpressibleByArgument {
         if sections.contains(.append) { try comparison.appendToEmpty(title: "durable, empty store", batches: batches, isDurable: true) }
         if sections.contains(.relaxed) { try comparison.appendToEmpty(title: "not synced, empty store", batches: [16], isDurable: false) }
         #if CONVSTORE
-        if sections.contains(.writers) { try await comparison.appendConcurrently(title: "durable, empty store", writers: [1, 64]) }
+            if sections.contains(.writers) { try await comparison.appendConcurrently(title: "durable, empty store", writers: [1, 64]) }
         #endif
         if preload > 0, sections.contains(.preloaded) || sections.contains(.scan) {
             try comparison.preload()

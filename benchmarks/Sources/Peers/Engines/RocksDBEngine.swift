@@ -104,7 +104,9 @@ final class RocksDBEngine: Engine {
     }
 
     /// Lends the value of a key, if there is one.
-    private func get<Result>(_ table: Table, _ key: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result? {
+    private func get<Result>(_ table: Table, _ key: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) throws -> Result) throws
+        -> Result?
+    {
         var problem: UnsafeMutablePointer<CChar>?
         let start = key.baseAddress?.assumingMemoryBound(to: CChar.self)
         let slice = rocksdb_get_pinned_cf(database, reading, tables[table.rawValue], start, key.count, &problem)

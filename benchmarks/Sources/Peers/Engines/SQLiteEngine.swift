@@ -34,14 +34,17 @@ final class SQLiteEngine: Engine {
         sequencer = Sequencer(after: held)
         var opened: OpaquePointer?
         let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
-        guard sqlite3_open_v2(directory + "/events.db", &opened, flags, nil) == SQLITE_OK, let opened else { throw EngineError("sqlite3_open_v2") }
+        guard sqlite3_open_v2(directory + "/events.db", &opened, flags, nil) == SQLITE_OK, let opened else {
+            throw EngineError("sqlite3_open_v2")
+        }
         database = opened
         func execute(_ text: String) throws {
             guard sqlite3_exec(opened, text, nil, nil, nil) == SQLITE_OK else { throw Self.error(opened) }
         }
         func prepare(_ text: String) throws -> OpaquePointer {
             var statement: OpaquePointer?
-            guard sqlite3_prepare_v3(opened, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &statement, nil) == SQLITE_OK, let statement else {
+            guard sqlite3_prepare_v3(opened, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &statement, nil) == SQLITE_OK, let statement
+            else {
                 throw Self.error(opened)
             }
             return statement
@@ -50,11 +53,13 @@ final class SQLiteEngine: Engine {
         try execute("PRAGMA synchronous = \(options.isDurable ? "FULL" : "NORMAL")")
         try execute("PRAGMA cache_size = -262144")
         try execute("PRAGMA mmap_size = 1073741824")
-        let fields = "seq INTEGER NOT NULL, hlc INTEGER NOT NULL, kind INTEGER NOT NULL, author TEXT NOT NULL, message BLOB, number INTEGER, reply BLOB, text TEXT, rest BLOB"
+        let fields =
+            "seq INTEGER NOT NULL, hlc INTEGER NOT NULL, kind INTEGER NOT NULL, author TEXT NOT NULL, message BLOB, number INTEGER, reply BLOB, text TEXT, rest BLOB"
         switch layout {
         case .byPosition:
             try execute(
-                "CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, conversation BLOB NOT NULL, \(fields), UNIQUE (conversation, seq))")
+                "CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, conversation BLOB NOT NULL, \(fields), UNIQUE (conversation, seq))"
+            )
         case .byConversation:
             try execute(
                 """
@@ -71,7 +76,9 @@ final class SQLiteEngine: Engine {
         commit = try prepare("COMMIT")
     }
 
-    private static func error(_ database: OpaquePointer) -> EngineError { EngineError("sqlite: " + String(cString: sqlite3_errmsg(database))) }
+    private static func error(_ database: OpaquePointer) -> EngineError {
+        EngineError("sqlite: " + String(cString: sqlite3_errmsg(database)))
+    }
 
     private func run(_ statement: OpaquePointer) throws {
         defer { sqlite3_reset(statement) }
@@ -124,7 +131,9 @@ final class SQLiteEngine: Engine {
 
     private func bindText(_ column: CInt, _ bytes: UnsafeBufferPointer<UInt8>) {
         // The empty text has no address, and a null pointer would bind NULL.
-        if bytes.isEmpty { bind_static_text(insert, column, "", 0) } else {
+        if bytes.isEmpty {
+            bind_static_text(insert, column, "", 0)
+        } else {
             bytes.withMemoryRebound(to: CChar.self) { _ = bind_static_text(insert, column, $0.baseAddress, CInt($0.count)) }
         }
     }
@@ -132,7 +141,9 @@ final class SQLiteEngine: Engine {
     func scan(_ order: ScanOrder, _ body: (RecordedEvent) -> Void) throws -> Int {
         var prepared: OpaquePointer?
         let sorted = order == .commit ? "position" : "conversation, seq"
-        guard sqlite3_prepare_v2(database, "SELECT \(Self.columns) FROM events ORDER BY \(sorted)", -1, &prepared, nil) == SQLITE_OK, let prepared else {
+        guard sqlite3_prepare_v2(database, "SELECT \(Self.columns) FROM events ORDER BY \(sorted)", -1, &prepared, nil) == SQLITE_OK,
+            let prepared
+        else {
             throw Self.error(database)
         }
         defer { sqlite3_finalize(prepared) }
@@ -176,7 +187,8 @@ final class SQLiteEngine: Engine {
                 var reader = RowReader(bytes(10))
                 usage = .init(inputTokens: try reader.varint(), outputTokens: try reader.varint())
             }
-            content = .messageCompleted(message: try id(6), finishReason: sqlite3_column_type(row, 9) == SQLITE_NULL ? nil : text(9), usage: usage)
+            content = .messageCompleted(
+                message: try id(6), finishReason: sqlite3_column_type(row, 9) == SQLITE_NULL ? nil : text(9), usage: usage)
         case .messageInterrupted: content = .messageInterrupted(message: try id(6), reason: text(9))
         case .receiptDelivered: content = .receiptDelivered(upTo: try id(6))
         case .receiptRead: content = .receiptRead(upTo: try id(6))
@@ -185,7 +197,8 @@ final class SQLiteEngine: Engine {
             var reader = RowReader(bytes(10))
             var participants: [UserID] = []
             for _ in 0..<(try reader.varint()) { participants.append(try reader.user()) }
-            content = .conversationCreated(kind: kind, title: sqlite3_column_type(row, 9) == SQLITE_NULL ? nil : text(9), participants: participants)
+            content = .conversationCreated(
+                kind: kind, title: sqlite3_column_type(row, 9) == SQLITE_NULL ? nil : text(9), participants: participants)
         default: throw EngineError("damaged row")
         }
         let hlc = HLC(rawValue: UInt64(bitPattern: sqlite3_column_int64(row, 3)))
