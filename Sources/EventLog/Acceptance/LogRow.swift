@@ -33,6 +33,16 @@ struct LogRow {
         var mark: UInt64
         /// What was refused, by ascending counter: a repeat gets the same answer.
         var refused: [Refused] = []
+
+        func refusal(of counter: UInt64) -> Refusal? {
+            var low = 0
+            var high = refused.count
+            while low < high {
+                let middle = (low + high) / 2
+                if refused[middle].counter < counter { low = middle + 1 } else { high = middle }
+            }
+            return low < refused.count && refused[low].counter == counter ? refused[low].refusal : nil
+        }
     }
 
     /// Where a range of the log's events lies in the archive.
@@ -106,6 +116,11 @@ struct LogRow {
         if let position = lane(replica), counter <= lanes[position].mark { return }
         mark(replica, counter)
         lanes[lane(replica)!].refused.append(Lane.Refused(counter: counter, refusal: refusal))
+    }
+
+    /// Folds what the journal says of a submission that appended nothing.
+    mutating func take(_ mark: MarkRecord) {
+        if let refusal = mark.refusal { markRefused(mark.replica, mark.counter, refusal) } else { self.mark(mark.replica, mark.counter) }
     }
 
     /// Folds an accepted event: total, never refusing.
@@ -195,7 +210,7 @@ extension LogRow {
             run = slice.run
             next = slice.firstSeq + Seq(slice.count)
         }
-        tree.encode(into: &out)
+        for hash in tree.hashes { hash.withUnsafeBytes { out.put($0) } }
     }
 
     /// The lanes are apart, as their replicas are the same in most logs and are written once for all, by number.
@@ -256,7 +271,9 @@ extension LogRow {
             slices.append(Slice(run: run, index: index, firstSeq: first, count: Int(count), messages: Int(clamping: try reader.varint())))
             next = first + count
         }
-        tree = try CompactRange(size: next - 1, decoding: &reader)
+        let hashes = CompactRange.levels(begin: 0, end: next - 1).count
+        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else { throw CodecError(.badValue) }
+        self.tree = tree
         for _ in 0..<(try reader.count()) {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())
             var last: UInt64 = 0

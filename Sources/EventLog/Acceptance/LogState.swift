@@ -26,6 +26,8 @@ final class LogState {
     /// The positions of the events that the archive does not hold yet.
     var tail: [Position] = []
     var tailFirstSeq: Seq
+    /// Whether a flush wrote slices that the row does not name yet.
+    var hasStaleSlices = false
     /// The flush during which it was used last.
     var lastUse = 0
     /// Where the search for a repeated origin goes on: re-imports come in order.
@@ -41,6 +43,29 @@ final class LogState {
         }
     }
 
+    /// A copy to go back to when an atomic batch is refused.
+    struct Saved {
+        fileprivate var row: LogRow
+        fileprivate var messages: [MessageID: Message]
+        fileprivate var isComplete: Bool
+        fileprivate var archivedIDs: Set<MessageID>?
+        fileprivate var overlay: [MessageID: [Effect]]
+        fileprivate var tailCount: Int
+    }
+
+    var saved: Saved {
+        Saved(row: row, messages: messages, isComplete: isComplete, archivedIDs: archivedIDs, overlay: overlay, tailCount: tail.count)
+    }
+
+    func restore(_ saved: Saved) {
+        row = saved.row
+        messages = saved.messages
+        isComplete = saved.isComplete
+        archivedIDs = saved.archivedIDs
+        overlay = saved.overlay
+        tail.removeLast(tail.count - saved.tailCount)
+    }
+
     var approximateBytes: Int { 400 + messages.count * 96 + (archivedIDs?.count ?? 0) * 24 + row.people.count * 80 + tail.count * 8 }
 
     func position(of seq: Seq) -> Position? {
@@ -52,7 +77,9 @@ final class LogState {
     func dropTail(through seq: Seq) {
         guard seq >= tailFirstSeq else { return }
         let count = min(tail.count, Int(seq - tailFirstSeq) + 1)
+        guard count > 0 else { return }
         tail.removeFirst(count)
+        hasStaleSlices = true
         tailFirstSeq += Seq(count)
     }
 
@@ -67,7 +94,7 @@ final class LogState {
         try past.forEachEffect(of: row) { Self.fold($0, row: row, into: &learned) }
         for (id, message) in learned where messages[id] == nil { messages[id] = message }
         // What happened to archived messages since the log was loaded.
-        for (id, change) in overlay { Self.merge(change, id, into: &messages) }
+        for (id, change) in overlay { Self.merge(change.filter { $0.seq > row.archivedSeq }, id, into: &messages) }
         overlay = [:]
         isComplete = true
         archivedIDs = nil

@@ -1,7 +1,7 @@
 /// The few hashes that stand for the leaves `begin..<end` of a Merkle tree: the roots of its largest perfect subtrees, left to right.
 ///
-/// From 0, a range of `size` leaves is `size.nonzeroBitCount` hashes, largest subtree first; it takes further leaves at two hashes
-/// each on average and gives the tree's root at any time. Ranges that touch can be joined. (The name and the idea are those of
+/// From 0, a range of `size` leaves is `size.nonzeroBitCount` hashes, largest subtree first; it takes further leaves at one node
+/// hash each on average and gives the tree's root at any time. Ranges that touch can be joined. (The name and the idea are those of
 /// transparency-dev/merkle, package compact.)
 public struct CompactRange: Hashable, Sendable {
     public let begin: UInt64

@@ -90,9 +90,9 @@ import Testing
             next = range.upperBound + 1
         }
         #expect(seeds.isWhole ? next == 1 : next == 1 << UInt64(seeds.spine.depth))
-        // And by value: nothing held is a seed on a forgotten path.
+        // And by value, for a tenth of them: nothing held is a seed on a forgotten path.
         let held = Set(seeds.subtrees.map(\.seed) + [seeds.spine.seed])
-        for index in forgotten {
+        for index in forgotten.sorted().enumerated().filter({ $0.offset % 10 == 0 }).map(\.element) {
             let number = index + 1
             let level = 63 - number.leadingZeroBitCount
             var seed = tree.root

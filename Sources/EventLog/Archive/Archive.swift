@@ -1,0 +1,211 @@
+internal import Crypto
+internal import Synchronization
+
+/// The archive: sealed runs, the logs' rows and the store's own facts in one LMDB environment (docs/FORMAT.md, "Archive").
+final class Archive: Sendable {
+    let environment: LMDBEnvironment
+    let runs: LMDBEnvironment.Table
+    let logs: LMDBEnvironment.Table
+    let replicas: LMDBEnvironment.Table
+    let secrets: LMDBEnvironment.Table
+    let meta: LMDBEnvironment.Table
+    let heads: LMDBEnvironment.Table
+    let path: String
+
+    static let tableNames = ["runs", "logs", "replicas", "secrets", "meta", "heads"]
+
+    static func path(_ directory: String) -> String { directory + "/archive" }
+
+    /// The store's own facts, written with each flush.
+    struct State: Sendable {
+        var position: Position = 0
+        /// The journal's frame whose events the archive holds last.
+        var frame: UInt64 = 0
+        var hlc: UInt64 = 0
+        var nextNumber: UInt64 = 0
+        var conversations: UInt64 = 0
+        var messages: UInt64 = 0
+        var runs: UInt64 = 0
+        var rawBytes: UInt64 = 0
+        var compressedBytes: UInt64 = 0
+        /// Counts the commits of the archive.
+        var commit: UInt64 = 0
+        var keyGeneration: UInt64 = 1
+        var headsEntries: UInt64 = 0
+
+        func encode() -> [UInt8] {
+            var out = ByteBuffer(capacity: 256)
+            for value in [position, frame, hlc, nextNumber, conversations, messages, runs, rawBytes, compressedBytes, commit, keyGeneration, headsEntries] {
+                out.put(fixed64: value)
+            }
+            return out.array()
+        }
+
+        init() {}
+
+        init(decoding bytes: UnsafeRawBufferPointer) throws {
+            var reader = ByteReader(bytes)
+            position = try reader.fixed64()
+            frame = try reader.fixed64()
+            hlc = try reader.fixed64()
+            nextNumber = try reader.fixed64()
+            conversations = try reader.fixed64()
+            messages = try reader.fixed64()
+            runs = try reader.fixed64()
+            rawBytes = try reader.fixed64()
+            compressedBytes = try reader.fixed64()
+            commit = try reader.fixed64()
+            keyGeneration = try reader.fixed64()
+            headsEntries = try reader.fixed64()
+            guard reader.isAtEnd else { throw CodecError(.badValue) }
+        }
+    }
+
+    enum MetaKey {
+        static let store = Array("store".utf8)
+        static let state = Array("state".utf8)
+        static let seeds = Array("seeds".utf8)
+        static let headsTree = Array("heads-tree".utf8)
+        static let checkpoint = Array("checkpoint".utf8)
+    }
+
+    init(directory: String, isReadOnly: Bool, mapBytesMax: Int) throws {
+        path = Self.path(directory)
+        let (opened, tables) = try Self.openEnvironment(path, isReadOnly: isReadOnly, mapBytesMax: mapBytesMax)
+        environment = opened
+        runs = tables[0]
+        logs = tables[1]
+        replicas = tables[2]
+        secrets = tables[3]
+        meta = tables[4]
+        heads = tables[5]
+    }
+
+    private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (LMDBEnvironment, [LMDBEnvironment.Table]) {
+        do {
+            let size = try File(path, 0).size
+            let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
+            // A directory that we may not write to: no other process can be writing with us either.
+            let usesLock = !isReadOnly || Directory.isWritable(path)
+            let environment = try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+            let tables = try environment.tables(tableNames).compactMap { $0 }
+            guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
+            return (environment, tables)
+        } catch let error as LMDBError {
+            throw typed(error, path)
+        } catch let error as SystemError {
+            throw error.isAbsent ? damaged(path, "it is missing") : error.typed
+        }
+    }
+
+    static func damaged(_ path: String, _ what: String) -> EventLogError {
+        EventLogError(.damaged, "\(path): \(what); run `convstore verify`, and `convstore export --salvage` for what is sound")
+    }
+
+    static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
+        switch error.code {
+        case 28, 122: EventLogError(.diskFull, "\(path): \(error); nothing was written: free some space and try again")
+        case -30796, -30797, -30793, -30794, -30786, -30784: damaged(path, error.description)
+        default: EventLogError(.inputOutput, "\(path): \(error)")
+        }
+    }
+
+    // Keys and checked values.
+
+    static func key(position: Position) -> [UInt8] { withUnsafeBytes(of: position.bigEndian) { Array($0) } }
+
+    static func key(log: LogID) -> [UInt8] {
+        switch log {
+        case .conversation(let id): [0] + id.bytes
+        case .user(let user): [1] + Array(SHA256.hash(data: Array(user.string.utf8)).prefix(16))
+        }
+    }
+
+    /// A value and the checksum of its key and itself.
+    static func seal(_ key: [UInt8], _ value: UnsafeRawBufferPointer, into out: inout ByteBuffer) {
+        out.put(value)
+        out.put(fixed64: checksum(key, value))
+    }
+
+    static func sealed(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
+        var out = ByteBuffer(capacity: value.count + 8)
+        value.withUnsafeBytes { seal(key, $0, into: &out) }
+        return out.array()
+    }
+
+    private static func checksum(_ key: [UInt8], _ value: UnsafeRawBufferPointer) -> UInt64 {
+        XXH64.hash(value, seed: key.withUnsafeBytes { XXH64.hash($0, seed: 0) })
+    }
+
+    static func open(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ what: @autoclosure () -> String) throws -> UnsafeRawBufferPointer {
+        guard bytes.count >= 8 else { throw EventLogError(.damaged, "archive: \(what()) is cut short; run `convstore verify`") }
+        let value = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 8)])
+        guard UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 8, as: UInt64.self)) == checksum(key, value) else {
+            throw EventLogError(.damaged, "archive: the checksum of \(what()) does not match; run `convstore verify`")
+        }
+        return value
+    }
+
+    func state(_ transaction: borrowing ReadTransaction) throws -> State {
+        guard let bytes = try transaction.get(meta, MetaKey.state) else { throw Self.damaged(path, "its state is missing") }
+        do {
+            return try State(decoding: try Self.open(MetaKey.state, bytes, "the store's state"))
+        } catch is CodecError {
+            throw Self.damaged(path, "its state cannot be read")
+        }
+    }
+
+    func storeID() throws -> StoreID {
+        try environment.read { transaction in
+            guard let bytes = try transaction.get(meta, MetaKey.store) else { throw Self.damaged(path, "it does not say whose it is") }
+            var reader = ByteReader(try Self.open(MetaKey.store, bytes, "the store's identity"))
+            do {
+                let version = try reader.fixed32()
+                guard version <= Format.version else { throw Format.newer(path, version) }
+                return try reader.identifier()
+            } catch is CodecError {
+                throw Self.damaged(path, "its identity cannot be read")
+            }
+        }
+    }
+
+    static func storeRecord(_ id: StoreID) -> [UInt8] {
+        var out = ByteBuffer(capacity: 32)
+        out.put(fixed32: Format.version)
+        out.put(id)
+        return sealed(MetaKey.store, out.array())
+    }
+
+    func row(_ log: LogID, _ transaction: borrowing ReadTransaction) throws -> LogRow? {
+        let key = Self.key(log: log)
+        guard let bytes = try transaction.get(logs, key) else { return nil }
+        return try row(key, bytes, transaction)
+    }
+
+    func row(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ transaction: borrowing ReadTransaction) throws -> LogRow {
+        let value = try Self.open(key, bytes, "a log's row")
+        do {
+            var row: LogRow?
+            var cache: [UInt64: ReplicaID] = [:]
+            // First pass finds the numbers, second has the names.
+            var missing: [UInt64] = []
+            repeat {
+                missing.removeAll()
+                row = try LogRow(decoding: value) { number in
+                    if let known = cache[number] { return known }
+                    missing.append(number)
+                    return ReplicaID(high: 0, low: number)
+                }
+                for number in missing {
+                    let key = Self.key(position: number)
+                    guard let bytes = try transaction.get(replicas, key) else { throw CodecError(.badValue) }
+                    var reader = ByteReader(try Self.open(key, bytes, "a replica's name"))
+                    cache[number] = try reader.identifier()
+                }
+            } while !missing.isEmpty
+            return row!
+        } catch is CodecError {
+            throw Self.damaged(path, "a log's row cannot be read")
+        }
+    }
+}

@@ -1,0 +1,186 @@
+internal import CLMDB
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// A failing system call: which, on what, and why.
+struct SystemError: Error, CustomStringConvertible {
+    let call: String
+    let path: String
+    let number: CInt
+
+    var description: String { "\(path): \(call): " + String(cString: strerror(number)) }
+    var isNoSpace: Bool { number == ENOSPC || number == EDQUOT }
+    var isAbsent: Bool { number == ENOENT || number == ENOTDIR }
+    var isDenied: Bool { number == EACCES || number == EPERM || number == EROFS }
+
+    /// The error that leaves the module.
+    var typed: EventLogError {
+        if isNoSpace { return EventLogError(.diskFull, "\(description); nothing was written: free some space and try again") }
+        return EventLogError(.inputOutput, description)
+    }
+}
+
+/// A file's descriptor, closed when nobody holds it.
+final class File: Sendable {
+    let descriptor: CInt
+    let path: String
+
+    init(_ path: String, _ flags: CInt, mode: mode_t = 0o600) throws(SystemError) {
+        self.path = path
+        descriptor = open(path, flags | O_CLOEXEC, mode)
+        if descriptor < 0 { throw SystemError(call: "open", path: path, number: errno) }
+    }
+
+    deinit { close(descriptor) }
+
+    var size: Int {
+        get throws(SystemError) {
+            var status = stat()
+            guard fstat(descriptor, &status) == 0 else { throw SystemError(call: "fstat", path: path, number: errno) }
+            return Int(status.st_size)
+        }
+    }
+
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
+        var done = 0
+        while done < bytes.count {
+            let count = pwrite(descriptor, bytes.baseAddress! + done, bytes.count - done, off_t(offset + done))
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw SystemError(call: "write", path: path, number: errno)
+            }
+            if count == 0 { throw SystemError(call: "write", path: path, number: ENOSPC) }
+            done += count
+        }
+    }
+
+    /// Reads up to so many bytes; fewer at the end of the file.
+    func read(_ count: Int, at offset: Int) throws(SystemError) -> [UInt8] {
+        var failure: SystemError?
+        let result = [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
+            var done = 0
+            while done < count {
+                let got = pread(descriptor, buffer.baseAddress! + done, count - done, off_t(offset + done))
+                if got < 0 {
+                    if errno == EINTR { continue }
+                    failure = SystemError(call: "read", path: path, number: errno)
+                    break
+                }
+                if got == 0 { break }
+                done += got
+            }
+            initialized = done
+        }
+        if let failure { throw failure }
+        return result
+    }
+
+    func sync() throws(SystemError) {
+        #if canImport(Darwin)
+            // fsync on Apple systems leaves the bytes in the drive's cache.
+            let result = fcntl(descriptor, F_FULLFSYNC)
+        #else
+            let result = fdatasync(descriptor)
+        #endif
+        if result != 0 { throw SystemError(call: "sync", path: path, number: errno) }
+    }
+
+    /// Syncs size and times too.
+    func syncAll() throws(SystemError) {
+        if fsync(descriptor) != 0 { throw SystemError(call: "sync", path: path, number: errno) }
+    }
+
+    func truncate(to size: Int) throws(SystemError) {
+        if ftruncate(descriptor, off_t(size)) != 0 { throw SystemError(call: "truncate", path: path, number: errno) }
+    }
+
+    /// Takes the advisory lock, which no other open of the file may hold; false if one does.
+    func lockExclusively() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
+}
+
+/// What is done to directories and names.
+enum Directory {
+    static func sync(_ path: String) throws(SystemError) {
+        let directory = try File(path, O_RDONLY | O_DIRECTORY)
+        if fsync(directory.descriptor) != 0 { throw SystemError(call: "sync", path: path, number: errno) }
+    }
+
+    static func make(_ path: String) throws(SystemError) {
+        if mkdir(path, 0o700) != 0 { throw SystemError(call: "mkdir", path: path, number: errno) }
+        chmod(path, 0o700)
+    }
+
+    static func rename(_ from: String, to: String) throws(SystemError) {
+        #if canImport(Glibc)
+            let result = Glibc.rename(from, to)
+        #else
+            let result = Darwin.rename(from, to)
+        #endif
+        if result != 0 { throw SystemError(call: "rename", path: from, number: errno) }
+    }
+
+    static func remove(_ path: String) throws(SystemError) {
+        if unlink(path) != 0, errno != ENOENT { throw SystemError(call: "unlink", path: path, number: errno) }
+    }
+
+    static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
+
+    /// Whether the directory of a file may be written to.
+    static func isWritable(_ path: String) -> Bool { access(parent(path), W_OK) == 0 }
+
+    static func names(_ path: String) throws(SystemError) -> [String] {
+        guard let handle = opendir(path) else { throw SystemError(call: "opendir", path: path, number: errno) }
+        defer { closedir(handle) }
+        var result: [String] = []
+        while let entry = readdir(handle) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != ".." { result.append(name) }
+        }
+        return result.sorted()
+    }
+
+    /// Removes a directory of plain files.
+    static func removeTree(_ path: String) {
+        for name in (try? names(path)) ?? [] { unlink(path + "/" + name) }
+        rmdir(path)
+    }
+
+    /// The directory in which a path stands.
+    static func parent(_ path: String) -> String {
+        var trimmed = path[...]
+        while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
+        guard let slash = trimmed.lastIndex(of: "/") else { return "." }
+        return slash == trimmed.startIndex ? "/" : String(trimmed[..<slash])
+    }
+
+    /// Refuses file systems over a network: neither locks nor shared maps hold there.
+    static func refuseNetwork(_ path: String) throws {
+        #if canImport(Glibc)
+            var status = statfs()
+            guard statfs(path, &status) == 0 else { return }
+            let names: [Int: String] = [
+                0x6969: "NFS", 0xFF53_4D42: "CIFS", 0xFE53_4D42: "SMB2", 0x517B: "SMB", 0x0102_1997: "9p", 0x5346_414F: "AFS", 0x00C3_6400: "Ceph", 0x7461_636F: "OCFS2",
+                0x0BD0_0BD0: "Lustre", 0x0116_1970: "GFS2",
+            ]
+            if let name = names[Int(truncatingIfNeeded: status.f_type) & 0xFFFF_FFFF] {
+                throw EventLogError(.unsupportedFileSystem, "\(path) is on a network file system (\(name)), where locks and maps do not hold; use a local disk")
+            }
+        #endif
+    }
+
+    /// Bytes on disk of a directory's files.
+    static func diskBytes(_ path: String) -> Int {
+        var total = 0
+        for name in (try? names(path)) ?? [] {
+            var status = stat()
+            if lstat(path + "/" + name, &status) == 0 { total += Int(status.st_blocks) * 512 }
+        }
+        return total
+    }
+}

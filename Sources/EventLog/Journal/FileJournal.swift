@@ -1,0 +1,232 @@
+internal import Synchronization
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// The journal in files of this machine: four preallocated files, filled in turn and used again when the archive holds their events.
+final class FileJournal: Journal {
+    static let fileCount = 4
+    /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write.
+    static let growthBytes = 1 << 20
+
+    private struct Slot {
+        var file: File?
+        var bytes = 0
+        var generation: UInt64 = 0
+        /// The last position in it; 0: free.
+        var lastPosition: Position = 0
+    }
+
+    private struct State {
+        var slots: [Slot]
+        var current = 0
+        var offset = 0
+        var generation: UInt64
+        var frame: UInt64
+        var checksum: UInt64
+        var syncedFrame: UInt64
+        var writtenPosition: Position
+        var syncedPosition: Position
+        var archivedPosition: Position
+        var isOpen: Bool  // whether the current generation has begun
+    }
+
+    private let directory: String
+    private let store: StoreID
+    private let slotBytes: Int
+    private let state: Mutex<State>
+
+    static func path(_ directory: String, _ slot: Int) -> String { "\(directory)/journal.\(slot)" }
+
+    /// Goes on behind what was recovered: a new generation begins with the first append.
+    init(directory: String, store: StoreID, bytesMax: Int, recovered: RecoveredJournal, archivedPosition: Position) throws {
+        self.directory = directory
+        self.store = store
+        slotBytes = max(bytesMax / Self.fileCount, 1 << 16)
+        var slots = [Slot](repeating: Slot(), count: Self.fileCount)
+        for (index, slot) in recovered.slots.enumerated() where slot.exists {
+            let file = try File(Self.path(directory, index), O_RDWR)
+            slots[index] = Slot(file: file, bytes: try file.size, generation: slot.generation, lastPosition: slot.lastPosition)
+        }
+        // The kernel drops what it failed to write once it has said so: bytes that were read may be nowhere but in memory. Rewrite, then sync.
+        for piece in recovered.unsynced {
+            guard let file = slots[piece.slot].file else { continue }
+            try piece.bytes.withUnsafeBytes { try file.write($0, at: piece.offset) }
+            try file.syncAll()
+        }
+        state = Mutex(
+            State(
+                slots: slots, generation: recovered.lastGeneration, frame: recovered.lastFrame, checksum: recovered.lastChecksum,
+                syncedFrame: recovered.lastFrame, writtenPosition: recovered.lastPosition, syncedPosition: recovered.lastPosition,
+                archivedPosition: archivedPosition, isOpen: false))
+    }
+
+    var lastFrame: UInt64 { state.withLock { $0.frame } }
+
+    var bytes: Int { state.withLock { $0.slots.reduce(0) { $0 + $1.bytes } } }
+
+    func reserve(_ wanted: Int) throws -> JournalRoom {
+        try state.withLock { state in
+            let need = wanted + Frame.headerBytes + 8
+            if !state.isOpen || (state.offset > 0 && state.offset + need > slotBytes) {
+                guard let next = Self.free(state) else { return .full }
+                if state.isOpen, state.syncedFrame < state.frame {
+                    // Reading relies on it: behind a file that another follows there is no torn tail.
+                    try state.slots[state.current].file!.sync()
+                    state.syncedFrame = state.frame
+                    state.syncedPosition = state.writtenPosition
+                }
+                try begin(next, &state)
+            }
+            try extend(to: state.offset + need, &state)
+            return .ready
+        }
+    }
+
+    /// The free file that was filled longest ago: so the generations on disk stay a range.
+    private static func free(_ state: borrowing State) -> Int? {
+        var best: Int?
+        for index in state.slots.indices where !(state.isOpen && index == state.current) {
+            guard state.slots[index].lastPosition <= state.archivedPosition else { continue }
+            if best == nil || state.slots[index].generation < state.slots[best!].generation { best = index }
+        }
+        return best
+    }
+
+    private func begin(_ slot: Int, _ state: inout State) throws {
+        if state.slots[slot].file == nil {
+            let path = Self.path(directory, slot)
+            state.slots[slot].file = try File(path, O_RDWR | O_CREAT)
+            state.slots[slot].bytes = try state.slots[slot].file!.size
+            try Directory.sync(directory)
+        }
+        if state.slots[slot].bytes > slotBytes {
+            try state.slots[slot].file!.truncate(to: slotBytes)
+            state.slots[slot].bytes = slotBytes
+        }
+        state.generation += 1
+        state.slots[slot].generation = state.generation
+        state.slots[slot].lastPosition = 0
+        state.current = slot
+        state.offset = 0
+        state.isOpen = true
+    }
+
+    private func extend(to end: Int, _ state: inout State) throws {
+        let slot = state.current
+        guard end > state.slots[slot].bytes else { return }
+        let have = state.slots[slot].bytes
+        let step = min(Self.growthBytes, slotBytes)
+        let wanted = max((end + step - 1) / step * step, have)
+        let zeros = [UInt8](repeating: 0, count: wanted - have)
+        do {
+            try zeros.withUnsafeBytes { try state.slots[slot].file!.write($0, at: have) }
+            try state.slots[slot].file!.syncAll()
+        } catch {
+            try? state.slots[slot].file!.truncate(to: have)
+            throw error
+        }
+        state.slots[slot].bytes = wanted
+    }
+
+    func append(_ frame: inout ByteBuffer, firstPosition: Position, events: Int, isSynced: Bool) throws {
+        try append(&frame, firstPosition: firstPosition, events: events, isSynced: isSynced, purpose: .events)
+    }
+
+    private func append(_ frame: inout ByteBuffer, firstPosition: Position, events: Int, isSynced: Bool, purpose: Frame.Purpose) throws {
+        // The lock is let go while the disk works: syncs and recycling of other threads do not wait for it.
+        let (file, offset) = state.withLock { state -> (File, Int) in
+            let header = Frame.Header(
+                payloadBytes: 0, checksum: 0, store: store, generation: state.generation, number: state.frame + 1, syncedThrough: state.syncedFrame,
+                previousChecksum: state.checksum, firstPosition: firstPosition, events: events, purpose: purpose)
+            state.checksum = Frame.seal(&frame, header)
+            state.frame += 1
+            let offset = state.offset
+            state.offset += frame.count
+            if events > 0 { state.writtenPosition = firstPosition + Position(events) - 1 }
+            state.slots[state.current].lastPosition = max(state.writtenPosition, state.slots[state.current].lastPosition)
+            return (state.slots[state.current].file!, offset)
+        }
+        try file.write(frame.bytes, at: offset)
+        if isSynced { _ = try sync() }
+    }
+
+    func sync() throws -> Position {
+        let (file, frame, position) = state.withLock { ($0.isOpen ? $0.slots[$0.current].file : nil, $0.frame, $0.writtenPosition) }
+        guard let file else { return position }
+        try file.sync()
+        state.withLock { state in
+            state.syncedFrame = max(state.syncedFrame, frame)
+            state.syncedPosition = max(state.syncedPosition, position)
+        }
+        return position
+    }
+
+    func recycle(through position: Position) {
+        state.withLock { $0.archivedPosition = max($0.archivedPosition, position) }
+    }
+
+    func close() throws {
+        try finish(.close)
+    }
+
+    func wipe() throws {
+        try finish(.mark)
+    }
+
+    /// Writes a last frame into a file of its own, then removes all others.
+    private func finish(_ purpose: Frame.Purpose) throws {
+        let position = state.withLock { $0.writtenPosition }
+        try state.withLock { state in
+            if state.isOpen, state.syncedFrame < state.frame {
+                try state.slots[state.current].file!.sync()
+                state.syncedFrame = state.frame
+            }
+            guard let next = Self.free(state) else {
+                throw EventLogError(.diskFull, "\(directory): the journal cannot be closed before the archive holds its events")
+            }
+            // The file's old bytes go first: a new name, so that a crash leaves either.
+            if let file = state.slots[next].file {
+                try overwrite(file, state.slots[next].bytes)
+                try file.truncate(to: 0)
+                try file.syncAll()
+                state.slots[next].bytes = 0
+            }
+            try begin(next, &state)
+        }
+        var frame = ByteBuffer(capacity: 128)
+        for _ in 0..<Frame.headerBytes { frame.put(byte: 0) }
+        try append(&frame, firstPosition: position + 1, events: 0, isSynced: false, purpose: purpose)
+        try state.withLock { state in
+            try state.slots[state.current].file!.syncAll()
+            state.slots[state.current].bytes = frame.count
+            state.syncedFrame = state.frame
+            for index in state.slots.indices where index != state.current {
+                guard let file = state.slots[index].file else { continue }
+                if purpose == .mark { try overwrite(file, state.slots[index].bytes) }
+                state.slots[index] = Slot()
+                try Directory.remove(Self.path(directory, index))
+            }
+            try Directory.sync(directory)
+            if purpose == .mark { state.isOpen = false }
+        }
+    }
+
+    private func overwrite(_ file: File, _ bytes: Int) throws(SystemError) {
+        let zeros = [UInt8](repeating: 0, count: 1 << 16)
+        var offset = 0
+        while offset < bytes {
+            let count = min(zeros.count, bytes - offset)
+            var failure: SystemError?
+            zeros.withUnsafeBytes { buffer in
+                do throws(SystemError) { try file.write(UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset) } catch { failure = error }
+            }
+            if let failure { throw failure }
+            offset += count
+        }
+        if bytes > 0 { try file.syncAll() }
+    }
+}

@@ -1,0 +1,158 @@
+/// A submission that appended nothing, but must get the same answer again: a refusal, or a duplicate (`refusal` is `nil`).
+struct MarkRecord {
+    var log: LogID
+    var replica: ReplicaID
+    var counter: UInt64
+    var refusal: Refusal?
+
+    init(log: LogID, replica: ReplicaID, counter: UInt64, refusal: Refusal?) {
+        self.log = log
+        self.replica = replica
+        self.counter = counter
+        self.refusal = refusal
+    }
+
+    init(decoding bytes: UnsafeRawBufferPointer) throws {
+        var reader = ByteReader(bytes)
+        log = try reader.log()
+        replica = try reader.identifier()
+        counter = try reader.varint()
+        let code = Int(try reader.byte())
+        let detail = try reader.string()
+        guard code == 0xFF || RefusalCode.allCases.indices.contains(code), reader.isAtEnd else { throw CodecError(.badValue) }
+        refusal = code == 0xFF ? nil : Refusal(RefusalCode.allCases[code], detail)
+    }
+
+    func encode(into out: inout ByteBuffer) {
+        out.put(log)
+        out.put(replica)
+        out.put(varint: counter)
+        out.put(byte: refusal.map { UInt8(RefusalCode.allCases.firstIndex(of: $0.code)!) } ?? 0xFF)
+        out.put(lengthOf: refusal?.detail ?? "")
+    }
+}
+
+/// The secret of a log that came from elsewhere, wrapped by the store key.
+struct SecretRecord {
+    var log: LogID
+    var wrapped: [UInt8]
+
+    init(log: LogID, wrapped: [UInt8]) {
+        self.log = log
+        self.wrapped = wrapped
+    }
+
+    init(decoding bytes: UnsafeRawBufferPointer) throws {
+        var reader = ByteReader(bytes)
+        log = try reader.log()
+        wrapped = Array(try reader.take(reader.remaining))
+    }
+
+    func encode(into out: inout ByteBuffer) {
+        out.put(log)
+        out.put(wrapped)
+    }
+}
+
+extension ByteBuffer {
+    mutating func put(_ log: LogID) {
+        switch log {
+        case .conversation(let id):
+            put(byte: 0)
+            put(id)
+        case .user(let user):
+            put(byte: 1)
+            put(lengthOf: user.string)
+        }
+    }
+}
+
+extension ByteReader {
+    mutating func log() throws(CodecError) -> LogID {
+        switch try byte() {
+        case 0: return .conversation(try identifier())
+        case 1: return .user(try user())
+        default: throw CodecError(.badValue)
+        }
+    }
+}
+
+/// A frame in the making: its bytes, and where its events lie.
+struct FrameBuilder: ~Copyable {
+    struct Mark {
+        fileprivate var bytes: Int
+        fileprivate var items: Int
+        fileprivate var others: Int
+    }
+
+    var bytes: ByteBuffer
+    private(set) var items: [TailFrame.Item] = []
+    private(set) var others: [(kind: UInt8, range: Range<Int>, before: Int)] = []
+    private var envelope = ByteBuffer(capacity: 512)
+    private var body = ByteBuffer(capacity: 4096)
+
+    init() {
+        bytes = ByteBuffer(capacity: 1 << 16)
+        begin()
+    }
+
+    mutating func begin() {
+        bytes.removeAll()
+        for _ in 0..<Frame.headerBytes { bytes.put(byte: 0) }
+        items.removeAll(keepingCapacity: true)
+        others.removeAll(keepingCapacity: true)
+    }
+
+    var isEmpty: Bool { items.isEmpty && others.isEmpty }
+    var payloadBytes: Int { bytes.count - Frame.headerBytes }
+    var mark: Mark { Mark(bytes: bytes.count, items: items.count, others: others.count) }
+
+    mutating func reset(to mark: Mark) {
+        bytes.truncate(to: mark.bytes)
+        items.removeLast(items.count - mark.items)
+        others.removeLast(others.count - mark.others)
+    }
+
+    mutating func put(_ envelope: Envelope, _ event: Event) {
+        self.envelope.removeAll()
+        body.removeAll()
+        envelope.encode(into: &self.envelope)
+        event.encodeBody(into: &body)
+        bytes.put(byte: TailFrame.Record.event)
+        bytes.put(varint: UInt64(self.envelope.count))
+        let start = payloadBytes
+        bytes.put(self.envelope.bytes)
+        let middle = payloadBytes
+        bytes.put(varint: UInt64(body.count))
+        let bodyStart = payloadBytes
+        bytes.put(body.bytes)
+        items.append(TailFrame.Item(envelope: start..<middle, body: bodyStart..<payloadBytes))
+    }
+
+    mutating func put(_ mark: MarkRecord) {
+        body.removeAll()
+        mark.encode(into: &body)
+        putOther(TailFrame.Record.refusal)
+    }
+
+    mutating func put(_ secret: SecretRecord) {
+        body.removeAll()
+        secret.encode(into: &body)
+        putOther(TailFrame.Record.secret)
+    }
+
+    private mutating func putOther(_ kind: UInt8) {
+        bytes.put(byte: kind)
+        bytes.put(varint: UInt64(body.count))
+        let start = payloadBytes
+        bytes.put(body.bytes)
+        others.append((kind, start..<payloadBytes, items.count))
+    }
+
+    /// The payload as it stands, for readers.
+    func tailFrame(number: UInt64, firstPosition: Position) -> TailFrame {
+        TailFrame(
+            UnsafeRawBufferPointer(rebasing: bytes.bytes[Frame.headerBytes..<bytes.count]), number: number, firstPosition: firstPosition, items: items,
+            others: others)
+    }
+}

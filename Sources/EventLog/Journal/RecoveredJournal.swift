@@ -1,0 +1,143 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// What the journal's files say: all frames up to the end of the chain, and whether that end can be trusted.
+struct RecoveredJournal {
+    struct Slot {
+        var exists = false
+        var generation: UInt64 = 0
+        var lastPosition: Position = 0
+    }
+
+    /// Bytes that were read but are not known to be synced.
+    struct Piece {
+        var slot: Int
+        var offset: Int
+        var bytes: [UInt8]
+    }
+
+    var slots = [Slot](repeating: Slot(), count: FileJournal.fileCount)
+    /// The frames that hold events beyond the archive.
+    var frames: [TailFrame] = []
+    var lastGeneration: UInt64 = 0
+    var lastFrame: UInt64 = 0
+    var lastChecksum: UInt64 = 0
+    var lastPosition: Position = 0
+    var unsynced: [Piece] = []
+    var isClosed = false
+    /// Bytes behind the last good frame that are no frame: a torn write, cut.
+    var tornBytes = 0
+
+    /// Reads the files of a store whose archive holds everything up to `archivedPosition`, which lies in frame `archivedFrame` or before.
+    ///
+    /// Throws `.damaged` where acknowledged events must have been (docs/FORMAT.md, "Where the journal ends").
+    init(directory: String, store: StoreID, archivedPosition: Position, archivedFrame: UInt64) throws {
+        lastPosition = archivedPosition
+        var files: [(slot: Int, bytes: [UInt8], first: Frame.Header)] = []
+        for slot in 0..<FileJournal.fileCount {
+            let path = FileJournal.path(directory, slot)
+            let file: File
+            do {
+                file = try File(path, O_RDONLY)
+            } catch {
+                if error.isAbsent { continue }
+                throw error.typed
+            }
+            slots[slot].exists = true
+            let bytes: [UInt8]
+            do { bytes = try file.read(try file.size, at: 0) } catch { throw error.typed }
+            if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
+                files.append((slot, bytes, first))
+            } else if let other = bytes.withUnsafeBytes({ Self.laterFrame($0, from: 0, store: store, after: archivedFrame) }) {
+                // The file begins with a bad frame, but one behind it was written when that one was known synced.
+                if other.syncedThrough > archivedFrame || other.number > archivedFrame + 1 {
+                    throw Self.damage(path, "its first frame is damaged, but later frames follow")
+                }
+            }
+        }
+        files.sort { $0.first.generation < $1.first.generation }
+
+        var isFirst = true
+        for (order, file) in files.enumerated() {
+            let path = FileJournal.path(directory, file.slot)
+            let isLast = order == files.count - 1
+            if !isFirst, file.first.number != lastFrame + 1 || file.first.previousChecksum != lastChecksum {
+                // A gap before frames that are archived does not matter; one within what only the journal holds does.
+                guard file.first.number <= archivedFrame + 1, file.first.firstPosition <= archivedPosition + 1 else {
+                    throw Self.damage(path, "frame \(file.first.number) follows frame \(lastFrame): frames between them are missing")
+                }
+            }
+            slots[file.slot].generation = file.first.generation
+            lastGeneration = max(lastGeneration, file.first.generation)
+            var offset = 0
+            var mine: [(offset: Int, bytes: Int, number: UInt64)] = []
+            var synced: UInt64 = 0
+            try file.bytes.withUnsafeBytes { bytes in
+                while let header = Frame.read(bytes, at: offset, store: store), header.generation == file.first.generation,
+                    offset == 0 || (header.number == lastFrame + 1 && header.previousChecksum == lastChecksum)
+                {
+                    lastFrame = header.number
+                    lastChecksum = header.checksum
+                    isClosed = header.purpose == .close
+                    synced = max(synced, header.syncedThrough)
+                    mine.append((offset, header.frameBytes, header.number))
+                    let last = header.firstPosition + Position(header.events) - 1
+                    if header.events > 0 { slots[file.slot].lastPosition = last }
+                    if header.number > archivedFrame, header.payloadBytes > 0 {
+                        guard header.firstPosition == lastPosition + 1 else {
+                            throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
+                        }
+                        let start = offset + Frame.headerBytes
+                        frames.append(
+                            try TailFrame(
+                                UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number, firstPosition: header.firstPosition,
+                                events: header.events))
+                        lastPosition = last
+                    }
+                    offset += header.frameBytes
+                }
+                if isLast {
+                    if let later = Self.laterFrame(bytes, from: offset, store: store, after: lastFrame), later.generation == file.first.generation,
+                        later.syncedThrough > lastFrame
+                    {
+                        throw Self.damage(
+                            path, "frame \(lastFrame + 1) at byte \(offset) is damaged: frame \(later.number) behind it says that it was synced")
+                    }
+                    if let torn = bytes[offset...].firstIndex(where: { $0 != 0 }), !isClosed || torn < bytes.count { tornBytes = bytes.count - offset }
+                    if isClosed, offset != bytes.count { throw Self.damage(path, "\(bytes.count - offset) bytes follow the closing frame") }
+                    for frame in mine where frame.number > synced {
+                        unsynced.append(Piece(slot: file.slot, offset: frame.offset, bytes: Array(bytes[frame.offset..<frame.offset + frame.bytes])))
+                    }
+                }
+            }
+            isFirst = false
+        }
+        guard lastFrame >= archivedFrame else {
+            throw EventLogError(
+                .damaged,
+                "\(directory): the journal ends at frame \(lastFrame), but the archive knows of frame \(archivedFrame): journal files are missing or cut. "
+                    + "What the archive holds can be had with `convstore export --salvage`")
+        }
+    }
+
+    /// The first whole frame of this store behind a bad one; frames start at multiples of eight.
+    private static func laterFrame(_ bytes: UnsafeRawBufferPointer, from start: Int, store: StoreID, after number: UInt64) -> Frame.Header? {
+        var offset = (start + 7) & ~7
+        while offset + Frame.headerBytes <= bytes.count {
+            if bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self).littleEndian == Frame.magic,
+                let header = Frame.read(bytes, at: offset, store: store), header.number > number
+            {
+                return header
+            }
+            offset += 8
+        }
+        return nil
+    }
+
+    private static func damage(_ path: String, _ what: String) -> EventLogError {
+        EventLogError(.damaged, "\(path): \(what). Acknowledged events are unreadable; run `convstore verify`, and `convstore export --salvage` for what is sound")
+    }
+}

@@ -1,0 +1,310 @@
+internal import Synchronization
+
+extension EventStore {
+    /// Appends events, each decided for itself unless the batch is atomic: then all or none.
+    ///
+    /// Waiting appends of all callers go into one commit. Returns when the answers are durable (`.full`) or written (`.relaxed`). Cancelling the
+    /// task changes nothing: a batch is never halved.
+    ///
+    /// - Throws: `EventLogError` with code `diskFull` (nothing was written), `unknownOutcome` (a write or sync failed: reopen and retry, which is
+    ///   safe), `damaged`, `closed` or `readOnly`.
+    public func append(_ submissions: [Submission], isAtomic: Bool = false) async throws -> [AppendOutcome] {
+        try checkWritable()
+        if submissions.isEmpty { return [] }
+        while true {
+            let mustWait = queue.withLock { $0.waiting > 0 && $0.waiting + submissions.count > options.queueDepthMax && !$0.isClosing }
+            guard mustWait else { break }
+            await withCheckedContinuation { continuation in
+                queue.withLock { queue in
+                    if queue.waiting == 0 || queue.isClosing { continuation.resume() } else { queue.blocked.append(continuation) }
+                }
+            }
+        }
+        return try await withCheckedThrowingContinuation { continuation in
+            enqueue(Request(work: .submissions(submissions, isAtomic: isAtomic), reply: .continuation(continuation)))
+        }
+    }
+
+    /// The same from a thread that may wait: without a hop to another thread, where no one else is appending.
+    public func appendBlocking(_ submissions: [Submission], isAtomic: Bool = false) throws -> [AppendOutcome] {
+        try checkWritable()
+        if submissions.isEmpty { return [] }
+        return try run(.submissions(submissions, isAtomic: isAtomic))
+    }
+
+    /// Takes events as another store recorded them, with their seqs, origins and clocks (`import --exact`).
+    package func adoptBlocking(_ events: [RecordedEvent], secrets: [LogID: [UInt8]]) throws -> [AppendOutcome] {
+        try checkWritable()
+        var seeds: [LogID: PuncturedSeeds] = [:]
+        for (log, secret) in secrets {
+            let parsed = secret.count == Hash256.byteCount ? Hash256(bytes: secret).map { PuncturedSeeds(root: $0) } : PuncturedSeeds(encoded: secret)
+            guard let parsed else { throw EventLogError(.invalidArgument, "log \(log): its secret has \(secret.count) bytes and cannot be read") }
+            seeds[log] = parsed
+        }
+        return try run(.adoption(events, secrets: seeds))
+    }
+
+    private func checkWritable() throws {
+        try checkOpen()
+        if journal == nil { throw EventLogError(.readOnly, "\(path) is open for reading only") }
+    }
+
+    private func enqueue(_ request: Request) {
+        queue.withLock { queue in
+            if queue.isClosing {
+                if case .continuation(let continuation) = request.reply {
+                    continuation.resume(throwing: EventLogError(.closed, "\(path): the store is closed"))
+                }
+                return
+            }
+            queue.requests.append(request)
+            queue.waiting += request.count
+            if !queue.isLed { self.queue.wakeAll() }
+        }
+    }
+
+    private func run(_ work: Request.Work) throws -> [AppendOutcome] {
+        let box = ReplyBox()
+        let request = Request(work: work, reply: .box(box))
+        var leads = try queue.withLock { queue -> Bool in
+            while queue.waiting > 0, queue.waiting + request.count > options.queueDepthMax, !queue.isClosing { self.queue.wait() }
+            if queue.isClosing { throw EventLogError(.closed, "\(path): the store is closed") }
+            queue.requests.append(request)
+            queue.waiting += request.count
+            if queue.isLed { return false }
+            queue.isLed = true
+            return true
+        }
+        while true {
+            if leads { lead(until: box) }
+            if let result = queue.withLock({ queue -> Result<[AppendOutcome], any Error>? in
+                while box.result == nil, queue.isLed { self.queue.wait() }
+                if box.result == nil {
+                    queue.isLed = true
+                    return nil
+                }
+                return box.result
+            }) {
+                return try result.get()
+            }
+            leads = true
+        }
+    }
+
+    /// The writer's own thread: leads the queue for callers that may not wait, and syncs a relaxed store in time.
+    func startThreads() {
+        WorkerThread.start { [self] in
+            while true {
+                let isDone = queue.withLock { queue -> Bool in
+                    while (queue.requests.isEmpty || queue.isLed) && !queue.isClosing {
+                        if case .relaxed(let interval) = options.durability {
+                            let milliseconds = max(1, Int(interval.components.seconds) * 1000 + Int(interval.components.attoseconds / 1_000_000_000_000_000))
+                            if !self.queue.wait(milliseconds: milliseconds) { break }
+                        } else {
+                            self.queue.wait()
+                        }
+                    }
+                    if queue.requests.isEmpty, queue.isClosing { return true }
+                    if queue.isLed { return false }
+                    if !queue.requests.isEmpty { queue.isLed = true }
+                    return false
+                }
+                if isDone { break }
+                if queue.withLock({ $0.isLed && !$0.requests.isEmpty }) { lead(until: nil) }
+                if case .relaxed = options.durability { syncRelaxed() }
+            }
+        }
+        WorkerThread.start { [self] in flushLoop() }
+    }
+
+    private func syncRelaxed() {
+        guard let journal, leadership.withLock({ $0.hasUnsynced }) else { return }
+        do {
+            let position = try journal.sync()
+            tail.show(through: position)
+            leadership.withLock { $0.hasUnsynced = false }
+        } catch {
+            writer.withLock { $0.failure = Self.poisoned(path, error) }
+        }
+    }
+
+    /// Commits groups until the caller's own request is answered (or, on the writer's thread, until the queue is empty).
+    private func lead(until box: ReplyBox?) {
+        while true {
+            let group = queue.withLock { queue -> [Request] in
+                if queue.requests.isEmpty || box?.result != nil {
+                    queue.isLed = false
+                    if !queue.requests.isEmpty || queue.isClosing { self.queue.wakeAll() }
+                    return []
+                }
+                // One frame takes what waits, within reason.
+                var events = 0
+                var end = 0
+                while end < queue.requests.count, end == 0 || events + queue.requests[end].count <= 16_384 {
+                    events += queue.requests[end].count
+                    end += 1
+                }
+                let group = Array(queue.requests[..<end])
+                queue.requests.removeFirst(end)
+                return group
+            }
+            if group.isEmpty { return }
+            let results = commit(group)
+            var resumed: [(CheckedContinuation<[AppendOutcome], any Error>, Result<[AppendOutcome], any Error>)] = []
+            var unblocked: [CheckedContinuation<Void, Never>] = []
+            queue.withLock { queue in
+                var hasWaiter = false
+                for (request, result) in zip(group, results) {
+                    queue.waiting -= request.count
+                    switch request.reply {
+                    case .continuation(let continuation): resumed.append((continuation, result))
+                    case .box(let reply):
+                        reply.result = result
+                        if reply !== box { hasWaiter = true }
+                    }
+                }
+                unblocked = queue.blocked
+                queue.blocked = []
+                if hasWaiter { self.queue.wakeAll() }
+            }
+            for (continuation, result) in resumed { continuation.resume(with: result) }
+            for continuation in unblocked { continuation.resume() }
+        }
+    }
+
+    /// Decides, writes and syncs one group.
+    private func commit(_ group: [Request]) -> [Result<[AppendOutcome], any Error>] {
+        leadership.withLock { leader in
+            do {
+                return try commit(group, &leader)
+            } catch {
+                return group.map { _ in .failure(error) }
+            }
+        }
+    }
+
+    static func poisoned(_ path: String, _ error: any Error) -> EventLogError {
+        EventLogError(
+            .unknownOutcome,
+            "\(path): \(error). Whether the last events are kept is known after reopening the store; appending them again is safe")
+    }
+
+    private func commit(_ group: [Request], _ leader: inout LeaderState) throws -> [Result<[AppendOutcome], any Error>] {
+        let journal = journal!
+        if let failure = writer.withLock({ $0.failure }) { throw failure }
+        var bytes = 0
+        for request in group { bytes += Self.bytesBound(request) }
+        try makeRoom(bytes)
+        leader.frame.begin()
+        var results: [Result<[AppendOutcome], any Error>] = []
+        let isSynced = options.durability == .full
+        let (first, last, frame) = try writer.withLock { writer throws -> (Position, Position, TailFrame?) in
+            let first = writer.nextPosition
+            writer.beginFrame()
+            for request in group {
+                do {
+                    results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
+                } catch let error as EventLogError where error.code == .damaged || error.code == .invalidArgument || error.code == .diskFull {
+                    results.append(.failure(error))
+                }
+            }
+            let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first)
+            return (first, writer.nextPosition - 1, frame)
+        }
+        guard let frame else { return results }
+        do {
+            try journal.append(&leader.frame.bytes, firstPosition: first, events: frame.items.count, isSynced: isSynced)
+        } catch {
+            let failure = Self.poisoned(path, error)
+            writer.withLock { $0.failure = failure }
+            throw failure
+        }
+        tail.append(frame)
+        if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
+        if tail.unarchivedBytes(adding: frame.bytes.count) >= flushBytes { requestFlush() }
+        return results
+    }
+
+    private func decide(_ request: Request, _ writer: Writer, _ frame: inout FrameBuilder, _ isSynced: Bool) throws -> [AppendOutcome] {
+        var outcomes: [AppendOutcome] = []
+        outcomes.reserveCapacity(request.count)
+        switch request.work {
+        case .submissions(let submissions, let isAtomic):
+            let checkpoint = isAtomic && submissions.count > 1 ? try writer.checkpoint(submissions, frame) : nil
+            for (index, submission) in submissions.enumerated() {
+                do {
+                    switch try writer.take(submission, into: &frame) {
+                    case .accepted(var receipt):
+                        receipt.isDurable = isSynced
+                        outcomes.append(.accepted(receipt))
+                    case .duplicate(let receipt): outcomes.append(.duplicate(receipt))
+                    case .refused(let refusal):
+                        guard let checkpoint else {
+                            outcomes.append(.refused(refusal))
+                            continue
+                        }
+                        writer.restore(checkpoint, &frame)
+                        outcomes = Array(repeating: .withdrawn, count: submissions.count)
+                        outcomes[index] = .refused(refusal)
+                        return outcomes
+                    }
+                } catch {
+                    // A damaged past: nothing of an atomic batch stays; of another what stands before it does.
+                    if let checkpoint { writer.restore(checkpoint, &frame) }
+                    throw error
+                }
+            }
+        case .adoption(let events, let secrets):
+            var pending = secrets
+            for event in events {
+                let key = keys.withLock { $0.file.current.secret }
+                let secret = pending.removeValue(forKey: event.log)
+                let (receipt, number) = try writer.adopt(event, secret: secret, key: key, into: &frame)
+                if let secret { keys.withLock { $0.ring.explicit[number] = secret } }
+                outcomes.append(.accepted(receipt))
+            }
+        }
+        return outcomes
+    }
+
+    /// At most so many bytes does a request need in the journal.
+    private static func bytesBound(_ request: Request) -> Int {
+        func bound(_ event: Event) -> Int {
+            var bytes = 900 + event.author.string.utf8.count
+            switch event.content {
+            case .messageSent(let message): bytes += message.text.utf8.count + (message.parts?.utf8.count ?? 0) + (message.requestID?.utf8.count ?? 0)
+            case .chunkAppended(_, _, let text), .messageEdited(_, let text), .messageInterrupted(_, let text): bytes += text.utf8.count
+            case .conversationCreated(_, let title, let people): bytes += (title?.utf8.count ?? 0) + people.reduce(0) { $0 + $1.string.utf8.count + 4 }
+            case .conversationUpdated(let title, let attributes):
+                bytes += (title?.utf8.count ?? 0) + attributes.reduce(0) { $0 + $1.name.utf8.count + ($1.value?.utf8.count ?? 0) + 16 }
+            case .messageCompleted(_, let reason, _): bytes += reason?.utf8.count ?? 0
+            case .preferenceSet(let key, let value): bytes += key.utf8.count + (value?.utf8.count ?? 0)
+            case .custom(let name, let payload): bytes += name.utf8.count + payload.count
+            case .unknown(_, let body): bytes += body.count
+            default: break
+            }
+            return bytes
+        }
+        switch request.work {
+        case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) }
+        case .adoption(let events, let secrets): return events.reduce(0) { $0 + bound($1.event) } + secrets.count * 4096
+        }
+    }
+
+    /// Waits until the journal has room; fails, with nothing decided, if the archive cannot take more.
+    private func makeRoom(_ bytes: Int) throws {
+        while true {
+            do {
+                if case .ready = try journal!.reserve(bytes) { return }
+            } catch let error as SystemError {
+                throw error.typed
+            }
+            try flush()
+        }
+    }
+}
+
+extension Tail {
+    /// Bytes that wait for the archive.
+    func unarchivedBytes(adding more: Int) -> Int { bytes }
+}

@@ -1,0 +1,379 @@
+internal import Synchronization
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// A store of conversations' events: appends them durably, keeps them small, gives them back in order, and proves them unaltered.
+///
+/// Safe to use from any thread or task. One process opens a store for writing; others may read beside it.
+///
+/// ```swift
+/// let store = try EventStore.open(at: "chats.store")
+/// let outcomes = try await store.append([Submission(event)])
+/// try store.replay { recorded in print(recorded.seq); return true }
+/// try store.close()
+/// ```
+public final class EventStore: Sendable {
+    struct Request {
+        enum Reply {
+            case continuation(CheckedContinuation<[AppendOutcome], any Error>)
+            case box(ReplyBox)
+        }
+        enum Work {
+            case submissions([Submission], isAtomic: Bool)
+            case adoption([RecordedEvent], secrets: [LogID: PuncturedSeeds])
+        }
+        var work: Work
+        var reply: Reply
+
+        var count: Int {
+            switch work {
+            case .submissions(let submissions, _): submissions.count
+            case .adoption(let events, _): events.count
+            }
+        }
+    }
+
+    /// Where a waiting thread finds its answer. `@unchecked Sendable`: touched only with the queue's lock held.
+    final class ReplyBox: @unchecked Sendable {
+        var result: Result<[AppendOutcome], any Error>?
+    }
+
+    struct Queue {
+        var requests: [Request] = []
+        var waiting = 0
+        var isLed = false
+        var isClosing = false
+        /// Threads and tasks that wait for room.
+        var blocked: [CheckedContinuation<Void, Never>] = []
+    }
+
+    struct FlushState {
+        var isWanted = false
+        var isRunning = false
+        var isClosing = false
+        var hasEnded = false
+        var flushed: UInt64 = 0
+        var failure: EventLogError?
+    }
+
+    public let path: String
+    public let options: StoreOptions
+    /// The store's identity; also the replica id of the events that it makes itself.
+    public let id: StoreID
+    let archive: Archive
+    let tail: Tail
+    let journal: FileJournal?
+    let writer: Mutex<Writer>
+    let queue = Monitor(Queue())
+    let flushing = Monitor(FlushState())
+    let keys: Mutex<(file: KeyFile, ring: KeyRing)>
+    let replicaNumbers: Mutex<[ReplicaID: UInt64]>
+    let readers = Mutex<[ReaderBox]>([])
+    /// Maintenance that rewrites sealed bytes excludes flushes.
+    let maintenance = Monitor(false)
+    private let lockFile: File?
+    private let isOpen = Mutex(true)
+    let leadership = Mutex(LeaderState())
+
+    /// The frame under construction; whoever leads the queue holds it.
+    struct LeaderState: ~Copyable {
+        var frame = FrameBuilder()
+        var lastSync = ContinuousClock.now
+        var hasUnsynced = false
+    }
+
+    /// `@unchecked Sendable`: lent to one reader at a time by the pool.
+    final class ReaderBox: @unchecked Sendable {
+        let reader: ArchiveReader
+        init(_ archive: Archive) { reader = ArchiveReader(archive: archive) }
+    }
+
+    var flushBytes: Int { max(options.journalBytesMax / FileJournal.fileCount, 1 << 15) }
+
+    /// Opens a store, or creates it where the options say so.
+    ///
+    /// - Throws: `EventLogError`: `noSuchStore`, `cannotCreate`, `busy` (with the other's process id), `newerFormat`, `notAStore`, `damaged`,
+    ///   `unsupportedFileSystem`, `inputOutput`.
+    public static func open(at path: String, options: StoreOptions = StoreOptions()) throws -> EventStore {
+        do {
+            if case .readOnly = options.access { return try openReadOnly(path, options) }
+            return try EventStore(writing: path, options)
+        } catch let error as SystemError {
+            throw error.typed
+        } catch let error as LMDBError {
+            throw Archive.typed(error, Archive.path(path))
+        }
+    }
+
+    /// A reader beside a writer may find the journal between two generations; it looks again.
+    private static func openReadOnly(_ path: String, _ options: StoreOptions) throws -> EventStore {
+        var tries = 0
+        while true {
+            do {
+                return try EventStore(reading: path, options)
+            } catch let error as EventLogError where error.code == .damaged && tries < 5 {
+                guard try isHeldByWriter(path) || tries < 1 else { throw error }
+                tries += 1
+                usleep(20_000 << UInt32(tries))
+            }
+        }
+    }
+
+    private static func isHeldByWriter(_ path: String) throws -> Bool {
+        guard let file = try? File(path + "/lock", O_RDONLY) else { return false }
+        return !file.lockExclusively()
+    }
+
+    private static func checkIsStore(_ path: String) throws {
+        var status = stat()
+        guard stat(path, &status) == 0 else {
+            throw EventLogError(.noSuchStore, "\(path): no such store: \(String(cString: strerror(errno)))")
+        }
+        guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
+        guard Directory.exists(Archive.path(path)) || Directory.exists(KeyFile.path(path)) else {
+            throw EventLogError(.noSuchStore, "\(path): the directory holds no store")
+        }
+        try Directory.refuseNetwork(path)
+    }
+
+    private init(reading path: String, _ options: StoreOptions) throws {
+        try Self.checkIsStore(path)
+        self.path = path
+        self.options = options
+        try ArchiveCheck.beforeMapping(path)
+        archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
+        id = try archive.storeID()
+        let state = try archive.environment.read { [archive] in try archive.state($0) }
+        let file = try KeyFile(reading: path)
+        let recovered = try RecoveredJournal(directory: path, store: id, archivedPosition: state.position, archivedFrame: state.frame)
+        tail = Tail(frames: recovered.frames, archived: state.position)
+        journal = nil
+        lockFile = nil
+        replicaNumbers = Mutex([:])
+        let ring = try Self.keyRing(archive, file, state)
+        keys = Mutex((file, ring))
+        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        self.writer = Mutex(writer)
+        try foldTail()
+    }
+
+    private init(writing path: String, _ options: StoreOptions) throws {
+        let exists = Directory.exists(path)
+        if case .readWrite = options.access, !exists || ((try? Directory.names(path)) ?? [""]).isEmpty { try Self.create(path) }
+        try Self.checkIsStore(path)
+        self.path = path
+        self.options = options
+        let lock = try File(path + "/lock", O_RDWR | O_CREAT)
+        guard lock.lockExclusively() else {
+            let owner = String(decoding: (try? lock.read(20, at: 0)) ?? [], as: UTF8.self).filter(\.isNumber)
+            let whose = owner == String(getpid()) ? "this process" : "process \(owner)"
+            throw EventLogError(.busy, "\(path) is open for writing by \(whose); close it there, or open it for reading only")
+        }
+        try lock.truncate(to: 0)
+        try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
+        lockFile = lock
+        try ArchiveCheck.beforeMapping(path)
+        archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
+        id = try archive.storeID()
+        var file = try KeyFile(reading: path)
+        guard file.store == id else { throw Archive.damaged(KeyFile.path(path), "it belongs to another store") }
+        let state = try archive.environment.read { [archive] in try archive.state($0) }
+        if let next = file.next {
+            // A rotation was cut off: the archive says which of the two keys it is wrapped with.
+            if state.keyGeneration == next.generation { file.current = next }
+            file.next = nil
+            try file.write(to: path)
+        }
+        let recovered = try RecoveredJournal(directory: path, store: id, archivedPosition: state.position, archivedFrame: state.frame)
+        journal = try FileJournal(
+            directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedPosition: state.position)
+        tail = Tail(frames: recovered.frames, archived: state.position)
+        let ring = try Self.keyRing(archive, file, state)
+        keys = Mutex((file, ring))
+        var numbers: [ReplicaID: UInt64] = [:]
+        try archive.environment.read { [archive] transaction in
+            try transaction.forEach(archive.replicas) { key, value in
+                var reader = ByteReader(try Archive.open(Array(key), value, "a replica's name"))
+                let replica: ReplicaID = try reader.identifier()
+                guard key.count == 8 else { throw Archive.damaged(archive.path, "a replica's number is no number") }
+                numbers[replica] = UInt64(bigEndian: key.loadUnaligned(as: UInt64.self))
+                return true
+            }
+        }
+        replicaNumbers = Mutex(numbers)
+        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        self.writer = Mutex(writer)
+        try foldTail()
+        startThreads()
+    }
+
+    private func foldTail() throws {
+        try writer.withLock { writer in
+            for frame in tail.snapshot.frames { try writer.replay(frame) }
+        }
+        try loadTailSecrets()
+    }
+
+    /// Builds a new store aside and gives it its name when it is whole: a crash leaves a store or none.
+    private static func create(_ path: String) throws {
+        var trimmed = path
+        while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
+        let parent = Directory.parent(trimmed)
+        guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(path): the directory \(parent) does not exist; make it first") }
+        try Directory.refuseNetwork(parent)
+        let aside = "\(trimmed).creating-\(getpid())"
+        do {
+            Directory.removeTree(aside)
+            try Directory.make(aside)
+            let id = StoreID.random()
+            let file = KeyFile(creating: id)
+            try file.write(to: aside)
+            try create(archiveIn: aside, id: id, file: file)
+            try File(Archive.path(aside), O_RDONLY).syncAll()
+            try Directory.sync(aside)
+            try Directory.rename(aside, to: trimmed)
+            try Directory.sync(parent)
+        } catch let error as SystemError {
+            Directory.removeTree(aside)
+            if error.isNoSpace { throw error.typed }
+            throw EventLogError(.cannotCreate, "\(path) cannot be created: \(error)")
+        } catch {
+            Directory.removeTree(aside)
+            throw error
+        }
+    }
+
+    static func create(archiveIn directory: String, id: StoreID, file: KeyFile) throws {
+        let environment = try LMDBEnvironment(path: Archive.path(directory), isReadOnly: false, mapBytes: 1 << 20, mapBytesMax: 1 << 40)
+        defer { environment.close() }
+        let tables = try environment.tables(Archive.tableNames)
+        let ring = KeyRing(master: PuncturedSeeds(root: .random()))
+        try environment.write { transaction in
+            let meta = tables[4]!
+            try transaction.put(meta, Archive.MetaKey.store, Archive.storeRecord(id))
+            try transaction.put(meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, Archive.State().encode()))
+            let wrapped = try Wrapping.wrap(ring.master.encoded, key: file.current.secret, for: "seeds")
+            try transaction.put(meta, Archive.MetaKey.seeds, Archive.sealed(Archive.MetaKey.seeds, wrapped))
+        }
+    }
+
+    /// Opens the secrets with the key that the archive says they are wrapped with.
+    static func keyRing(_ archive: Archive, _ file: KeyFile, _ state: Archive.State) throws -> KeyRing {
+        let key = file.next.map { $0.generation == state.keyGeneration } ?? false ? file.next! : file.current
+        do {
+            guard key.generation == state.keyGeneration else { throw CodecError(.badValue) }
+            return try archive.environment.read { transaction in
+                guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.seeds) else { throw CodecError(.badValue) }
+                let master = try Wrapping.unwrap(Archive.open(Archive.MetaKey.seeds, bytes, "the seeds"), key: key.secret, for: "seeds")
+                guard let seeds = PuncturedSeeds(encoded: master) else { throw CodecError(.badValue) }
+                var ring = KeyRing(master: seeds)
+                try transaction.forEach(archive.secrets) { name, value in
+                    let name = Array(name)
+                    let number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                    let raw = try Wrapping.unwrap(Archive.open(name, value, "a log's secret"), key: key.secret, for: "log \(number)")
+                    guard let seeds = PuncturedSeeds(encoded: raw) else { throw CodecError(.badValue) }
+                    ring.explicit[number] = seeds
+                    return true
+                }
+                return ring
+            }
+        } catch let error as EventLogError {
+            throw error
+        } catch {
+            throw EventLogError(.damaged, "\(KeyFile.path(archive.path)): the key does not open the archive's secrets: is it another store's?")
+        }
+    }
+
+    /// Secrets of adopted logs that the archive does not hold yet.
+    private func loadTailSecrets() throws {
+        for frame in tail.snapshot.frames {
+            for other in frame.others where other.kind == TailFrame.Record.secret {
+                let record = try SecretRecord(decoding: frame.other(other.range))
+                let key = keys.withLock { $0.file.current.secret }
+                guard let raw = try? record.wrapped.withUnsafeBytes({ try Wrapping.unwrap($0, key: key, for: "log \(record.log)") }),
+                    let seeds = PuncturedSeeds(encoded: raw)
+                else { throw Archive.damaged(path, "the secret of log \(record.log) cannot be opened") }
+                if let number = try writer.withLock({ try $0.state(of: record.log)?.row.number }) {
+                    keys.withLock { $0.ring.explicit[number] = seeds }
+                }
+            }
+        }
+    }
+
+    func checkOpen() throws {
+        if !isOpen.withLock({ $0 }) { throw EventLogError(.closed, "\(path): the store is closed") }
+    }
+
+    /// Lends a reader of the archive.
+    func withReader<R>(_ body: (ArchiveReader) throws -> R) throws -> R {
+        let box = readers.withLock { $0.popLast() } ?? ReaderBox(archive)
+        defer { readers.withLock { if $0.count < 4 { $0.append(box) } } }
+        do {
+            return try body(box.reader)
+        } catch let error as LMDBError {
+            throw Archive.typed(error, archive.path)
+        } catch let error as RunError {
+            throw Archive.damaged(archive.path, "\(error)")
+        }
+    }
+
+    /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
+    ///
+    /// After it returned, the files say where the journal ends: one that is shorter later is damage.
+    public func close() throws {
+        guard isOpen.withLock({ open in
+            defer { open = false }
+            return open
+        }) else { return }
+        defer {
+            readers.withLock { $0 = [] }
+            archive.environment.close()
+        }
+        guard let journal else { return }
+        queue.withLock { queue in
+            queue.isClosing = true
+            queue.wakeUp(self)
+            while !queue.requests.isEmpty || queue.isLed { self.queue.wait() }
+        }
+        var failure: (any Error)?
+        if writer.withLock({ $0.failure }) == nil {
+            do {
+                _ = try journal.sync()
+                try flush()
+            } catch { failure = error }
+        }
+        flushing.withLock { state in
+            state.isClosing = true
+            flushing.wakeAll()
+            while !state.hasEnded { flushing.wait() }
+        }
+        if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
+            do {
+                try journal.close()
+                // The archive vouches for the closing frame: a journal that ends before it is damage.
+                try archive.environment.write { [archive] transaction in
+                    guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { return }
+                    var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
+                    state.frame = journal.lastFrame
+                    state.commit += 1
+                    try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+                }
+                try ArchiveCheck.fillTail(path)
+            } catch { failure = error }
+        }
+        if let failure { throw failure }
+    }
+}
+
+extension EventStore.Queue {
+    /// Resumes whoever waits, as the queue is about to end.
+    mutating func wakeUp(_ store: EventStore) {
+        for continuation in blocked { continuation.resume() }
+        blocked = []
+        store.queue.wakeAll()
+    }
+}

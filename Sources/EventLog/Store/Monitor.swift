@@ -1,0 +1,88 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// A lock with a condition, for threads that wait on one another.
+///
+/// `@unchecked Sendable`: the value is touched only with the lock held.
+final class Monitor<Value>: @unchecked Sendable {
+    private var value: Value
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+
+    init(_ value: sending Value) {
+        self.value = value
+        pthread_mutex_init(mutex, nil)
+        pthread_cond_init(condition, nil)
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        pthread_cond_destroy(condition)
+        mutex.deallocate()
+        condition.deallocate()
+    }
+
+    /// Runs the closure with the lock; inside it `wait` and `wakeAll` may be called.
+    func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return try body(&value)
+    }
+
+    /// Waits until somebody wakes us; with the lock held.
+    func wait() { pthread_cond_wait(condition, mutex) }
+
+    /// Waits at most so long; false if nobody woke us.
+    func wait(milliseconds: Int) -> Bool {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        let nanoseconds = now.tv_nsec + (milliseconds % 1000) * 1_000_000
+        var until = timespec(tv_sec: now.tv_sec + milliseconds / 1000 + nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000)
+        return pthread_cond_timedwait(condition, mutex, &until) == 0
+    }
+
+    func wakeAll() { pthread_cond_broadcast(condition) }
+}
+
+/// A thread of our own: commits wait for the disk, which Swift's shared threads must not.
+enum WorkerThread {
+    private final class Box {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+
+    static func start(_ body: @escaping @Sendable () -> Void) {
+        let box = Unmanaged.passRetained(Box(body))
+        #if canImport(Glibc)
+            var thread = pthread_t()
+            let result = pthread_create(&thread, nil, { raw in
+                Unmanaged<Box>.fromOpaque(raw!).takeRetainedValue().body()
+                return nil
+            }, box.toOpaque())
+        #else
+            var thread: pthread_t?
+            let result = pthread_create(&thread, nil, { raw in
+                Unmanaged<Box>.fromOpaque(raw).takeRetainedValue().body()
+                return nil
+            }, box.toOpaque())
+        #endif
+        precondition(result == 0, "the system has no thread left for the store")
+        #if canImport(Glibc)
+            pthread_detach(thread)
+        #else
+            pthread_detach(thread!)
+        #endif
+    }
+}
+
+/// The wall clock.
+enum WallClock {
+    static func milliseconds() -> UInt64 {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return UInt64(now.tv_sec) * 1000 + UInt64(now.tv_nsec) / 1_000_000
+    }
+}

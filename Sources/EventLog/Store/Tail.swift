@@ -1,0 +1,46 @@
+internal import Synchronization
+
+/// The journal's events in memory, and up to where they are durable and archived: what readers see of the newest events.
+final class Tail: Sendable {
+    struct Snapshot: Sendable {
+        /// Frames beyond the archive, ascending.
+        var frames: [TailFrame]
+        /// The last position that readers may see.
+        var visible: Position
+        var archived: Position
+
+        /// The frame in which a position lies.
+        func frame(of position: Position) -> (frame: TailFrame, index: Int)? {
+            var low = 0
+            var high = frames.count
+            while low < high {
+                let middle = (low + high) / 2
+                if frames[middle].lastPosition < position { low = middle + 1 } else { high = middle }
+            }
+            guard low < frames.count, frames[low].firstPosition <= position else { return nil }
+            return (frames[low], Int(position - frames[low].firstPosition))
+        }
+    }
+
+    private let state: Mutex<Snapshot>
+
+    init(frames: [TailFrame], archived: Position) {
+        let last = frames.last(where: { !$0.items.isEmpty })?.lastPosition ?? archived
+        state = Mutex(Snapshot(frames: frames, visible: last, archived: archived))
+    }
+
+    var snapshot: Snapshot { state.withLock { $0 } }
+    var bytes: Int { state.withLock { $0.frames.reduce(0) { $0 + $1.bytes.count } } }
+    var isEmpty: Bool { state.withLock { $0.frames.isEmpty } }
+
+    func append(_ frame: TailFrame) { state.withLock { $0.frames.append(frame) } }
+
+    func show(through position: Position) { state.withLock { $0.visible = max($0.visible, position) } }
+
+    func drop(throughFrame number: UInt64, archived: Position) {
+        state.withLock { state in
+            state.frames.removeAll { $0.number <= number }
+            state.archived = max(state.archived, archived)
+        }
+    }
+}

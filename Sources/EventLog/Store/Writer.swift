@@ -1,0 +1,355 @@
+/// Decides, numbers and encodes: the one place where a log's state moves. Under the store's writer lock.
+final class Writer {
+    private var conversations: [ConversationID: LogState] = [:]
+    private var users: [UserID: LogState] = [:]
+    private let archive: Archive
+    private let reader: ArchiveReader
+    private let tail: Tail
+    private let ownReplica: ReplicaID
+    private(set) var hlc: HLC
+    private(set) var nextPosition: Position
+    private var nextNumber: UInt64
+    /// Counts the flushes, to tell which logs have not been used for a while.
+    private var flushes = 0
+    private var approximateBytes = 0
+    /// Why nothing can be appended any more, if so.
+    var failure: EventLogError?
+
+    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID) {
+        self.archive = archive
+        self.tail = tail
+        self.ownReplica = ownReplica
+        reader = ArchiveReader(archive: archive)
+        hlc = HLC(rawValue: state.hlc)
+        nextPosition = state.position + 1
+        nextNumber = state.nextNumber
+    }
+
+    // Logs.
+
+    private func known(_ log: LogID) -> LogState? {
+        switch log {
+        case .conversation(let id): conversations[id]
+        case .user(let user): users[user]
+        }
+    }
+
+    private func keep(_ state: LogState) {
+        switch state.row.id {
+        case .conversation(let id): conversations[id] = state
+        case .user(let user): users[user] = state
+        }
+    }
+
+    /// A log's state, loaded from the archive if need be; `nil` if it has never been heard of.
+    func state(of log: LogID) throws -> LogState? {
+        if let known = known(log) {
+            known.lastUse = flushes
+            return known
+        }
+        guard let row = try archive.environment.read({ try archive.row(log, $0) }) else { return nil }
+        let state = LogState(row: row, tailFirstSeq: row.seq + 1)
+        state.lastUse = flushes
+        keep(state)
+        return state
+    }
+
+    private func makeState(of log: LogID) throws -> LogState {
+        if let known = try state(of: log) { return known }
+        let state = LogState(row: LogRow(id: log, number: nextNumber), tailFirstSeq: 1)
+        state.lastUse = flushes
+        nextNumber += 1
+        keep(state)
+        return state
+    }
+
+    /// Folds what the journal holds beyond the archive, as the flush will.
+    func replay(_ frame: TailFrame) throws {
+        var others = frame.others[...]
+        for index in 0...frame.items.count {
+            while let other = others.first, other.before == index {
+                others.removeFirst()
+                if other.kind == TailFrame.Record.refusal {
+                    let mark = try MarkRecord(decoding: frame.other(other.range))
+                    try makeState(of: mark.log).row.take(mark)
+                } else if other.kind == TailFrame.Record.secret {
+                    _ = try makeState(of: SecretRecord(decoding: frame.other(other.range)).log)
+                }
+            }
+            guard index < frame.items.count else { break }
+            let position = frame.firstPosition + Position(index)
+            let envelope = try frame.envelope(index)
+            let state = try makeState(of: envelope.log)
+            guard envelope.seq == state.row.seq + 1 else {
+                throw EventLogError(.damaged, "journal: position \(position) holds seq \(envelope.seq) of log \(envelope.log) after \(state.row.seq) (I2)")
+            }
+            state.apply(try Effect(envelope: envelope, body: BodyParts(body: frame.bodyBytes(index))), at: position)
+            hlc = max(hlc, envelope.hlc)
+            nextPosition = position + 1
+        }
+    }
+
+    /// What a flush archived is no longer in the tail; logs that rest are forgotten.
+    func archived(_ rows: [LogID: Seq], memoryBytesMax: Int) {
+        flushes += 1
+        for (log, seq) in rows { known(log)?.dropTail(through: seq) }
+        reader.forget()
+        var total = 0
+        for state in conversations.values { total += state.approximateBytes }
+        for state in users.values { total += state.approximateBytes }
+        guard total > memoryBytesMax else { return }
+        let oldest = flushes - 2
+        conversations = conversations.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
+        users = users.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
+    }
+
+    // Deciding.
+
+    /// The answer to one submission, before it is durable.
+    enum Answer {
+        case accepted(Receipt)
+        case duplicate(Receipt)
+        case refused(Refusal)
+    }
+
+    /// Decides one submission and, if it is accepted, encodes it into the frame.
+    func take(_ submission: Submission, into frame: inout FrameBuilder) throws -> Answer {
+        let event = submission.event
+        let decision: Decision
+        do {
+            decision = try decide(submission)
+        } catch is NotInTailYet {
+            // It asks for an event of the very frame that is being built: rare enough to copy what there is.
+            building = frame.tailFrame(number: 0, firstPosition: frameStart)
+            decision = try decide(submission)
+        }
+        switch decision {
+        case .refuse(let refusal):
+            if let origin = submission.origin, refusal.code != .originConflict, origin.counter > 0 {
+                try mark(event.log, origin, refusal, &frame)
+            }
+            return .refused(refusal)
+        case .duplicate(let seq):
+            if let origin = submission.origin { try mark(event.log, origin, nil, &frame) }
+            do {
+                return .duplicate(try receipt(of: event.log, seq))
+            } catch is NotInTailYet {
+                building = frame.tailFrame(number: 0, firstPosition: frameStart)
+                return .duplicate(try receipt(of: event.log, seq))
+            }
+        case .accept(let target):
+            let state = try makeState(of: event.log)
+            hlc = hlc.next(wallMilliseconds: WallClock.milliseconds())
+            let origin: Origin
+            if let given = submission.origin {
+                origin = given
+            } else {
+                let lane = state.row.lane(ownReplica).map { state.row.lanes[$0].mark } ?? 0
+                origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
+            }
+            let receipt = append(event, target, origin, hlc, state, &frame)
+            return .accepted(receipt)
+        }
+    }
+
+    private func append(
+        _ event: Event, _ target: Seq, _ origin: Origin, _ hlc: HLC, _ state: LogState, _ frame: inout FrameBuilder, body: [UInt8]? = nil
+    ) -> Receipt {
+        let seq = state.row.seq + 1
+        let position = nextPosition
+        let references = event.references
+        frame.put(
+            Envelope(
+                log: event.log, seq: seq, origin: origin, hlc: hlc, author: event.author, kind: event.kindNumber, message: references.message,
+                chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo), event)
+        state.apply(Effect(seq: seq, event: event, targetSeq: target, replica: origin.replica, counter: origin.counter), at: position)
+        nextPosition += 1
+        return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
+    }
+
+    private func mark(_ log: LogID, _ origin: Origin, _ refusal: Refusal?, _ frame: inout FrameBuilder) throws {
+        let state = try makeState(of: log)
+        if let lane = state.row.lane(origin.replica), state.row.lanes[lane].mark >= origin.counter { return }
+        let record = MarkRecord(log: log, replica: origin.replica, counter: origin.counter, refusal: refusal)
+        state.row.take(record)
+        frame.put(record)
+    }
+
+    private func decide(_ submission: Submission) throws -> Decision {
+        let event = submission.event
+        if let origin = submission.origin {
+            guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
+            if let known = try handledBefore(event, origin) { return known }
+        }
+        if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
+        let state = try state(of: .conversation(event.conversation))
+        return try Acceptance.decide(event, state, self)
+    }
+
+    /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
+    private func handledBefore(_ event: Event, _ origin: Origin) throws -> Decision? {
+        guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
+        let lane = state.row.lanes[position]
+        guard origin.counter <= lane.mark else { return nil }
+        if let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
+        if let recorded = try find(origin, in: state) {
+            var old = ByteBuffer()
+            var new = ByteBuffer()
+            recorded.event.encodeBody(into: &old)
+            event.encodeBody(into: &new)
+            let isSame =
+                recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
+                && recorded.event.conversation == event.conversation && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
+            return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
+        }
+        // It was a duplicate of something then; it is not asked again whether it would be accepted now.
+        if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
+        let conversation = try self.state(of: .conversation(event.conversation))
+        if case .duplicate(let seq) = try Acceptance.decide(event, conversation, self) { return .duplicate(seq) }
+        return .duplicate(state.row.seq)
+    }
+
+    /// The event that a replica made as its how-many-eth of this log.
+    private func find(_ origin: Origin, in state: LogState) throws -> RecordedEvent? {
+        var seq: Seq = 1
+        if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter < origin.counter { seq = cursor.seq + 1 }
+        try refresh(state)
+        while seq <= state.row.seq {
+            if seq < state.tailFirstSeq, let (run, place) = try reader.place(of: seq, in: state.row) {
+                let item = run.events[place]
+                if run.replicas[Int(item.replica)] == origin.replica {
+                    if item.counter == origin.counter {
+                        state.originCursor = (origin.replica, origin.counter, seq)
+                        return try run.recorded(at: place)
+                    }
+                    if item.counter > origin.counter { return nil }
+                }
+            } else if let envelope = try tailEnvelope(of: seq, in: state), envelope.origin.replica == origin.replica {
+                if envelope.origin.counter == origin.counter {
+                    state.originCursor = (origin.replica, origin.counter, seq)
+                    return try self.event(of: state, at: seq)
+                }
+                if envelope.origin.counter > origin.counter { return nil }
+            }
+            seq += 1
+        }
+        return nil
+    }
+
+    private func tailEnvelope(of seq: Seq, in state: LogState) throws -> Envelope? {
+        guard let position = state.position(of: seq), let (frame, index) = try located(position) else { return nil }
+        return try frame.envelope(index)
+    }
+
+    private struct NotInTailYet: Error {}
+
+    /// What the frame being built held when it was last asked for.
+    private var building: TailFrame?
+    /// The first position of the frame being built.
+    private var frameStart: Position = 1
+
+    /// Says that a new frame begins with the next event.
+    func beginFrame() {
+        building = nil
+        frameStart = nextPosition
+    }
+
+    private func located(_ position: Position) throws -> (TailFrame, Int)? {
+        guard position >= frameStart else { return tail.snapshot.frame(of: position) }
+        guard let building, case let index = Int(position - building.firstPosition), index < building.items.count else { throw NotInTailYet() }
+        return (building, index)
+    }
+
+    /// Makes the row name all slices that the archive holds by now.
+    private func refresh(_ state: LogState) throws {
+        guard state.hasStaleSlices else { return }
+        if let row = try archive.environment.read({ try archive.row(state.row.id, $0) }) { state.row.slices = row.slices }
+        state.hasStaleSlices = false
+    }
+
+    /// Where an event was recorded.
+    private func receipt(of log: LogID, _ seq: Seq) throws -> Receipt {
+        guard let state = try state(of: log), seq > 0 else { return Receipt(seq: seq, position: 0, hlc: HLC(rawValue: 0), isDurable: true) }
+        guard let recorded = try self.event(of: state, at: seq) else {
+            return Receipt(seq: seq, position: state.position(of: seq) ?? 0, hlc: hlc, isDurable: true)
+        }
+        return Receipt(seq: seq, position: recorded.position, hlc: recorded.hlc, isDurable: true)
+    }
+
+    /// Takes an event as another store recorded it, for `import --exact`: nothing is decided, only density is checked (I2).
+    func adopt(_ recorded: RecordedEvent, secret: PuncturedSeeds?, key: Hash256, into frame: inout FrameBuilder) throws -> (Receipt, number: UInt64) {
+        let state = try makeState(of: recorded.log)
+        guard recorded.seq == state.row.seq + 1 else {
+            throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(state.row.seq) (I2)")
+        }
+        if let secret {
+            let wrapped = try Wrapping.wrap(secret.encoded, key: key, for: "log \(recorded.log)")
+            frame.put(SecretRecord(log: recorded.log, wrapped: wrapped))
+        }
+        hlc = max(hlc, recorded.hlc)
+        return (append(recorded.event, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame), state.row.number)
+    }
+
+    // Undoing a batch.
+
+    /// What must be put back if an atomic batch is refused.
+    struct Checkpoint {
+        fileprivate var hlc: HLC
+        fileprivate var nextPosition: Position
+        fileprivate var nextNumber: UInt64
+        fileprivate var frame: FrameBuilder.Mark
+        fileprivate var saved: [LogID: LogState.Saved?]
+    }
+
+    func checkpoint(_ submissions: [Submission], _ frame: borrowing FrameBuilder) throws -> Checkpoint {
+        var saved: [LogID: LogState.Saved?] = [:]
+        for submission in submissions {
+            for log in [submission.event.log, .conversation(submission.event.conversation)] where saved[log] == nil {
+                saved[log] = .some(try state(of: log)?.saved)
+            }
+        }
+        return Checkpoint(hlc: hlc, nextPosition: nextPosition, nextNumber: nextNumber, frame: frame.mark, saved: saved)
+    }
+
+    func restore(_ checkpoint: Checkpoint, _ frame: inout FrameBuilder) {
+        building = nil
+        hlc = checkpoint.hlc
+        nextPosition = checkpoint.nextPosition
+        nextNumber = checkpoint.nextNumber
+        frame.reset(to: checkpoint.frame)
+        for (log, saved) in checkpoint.saved {
+            if let saved {
+                known(log)?.restore(saved)
+            } else {
+                switch log {
+                case .conversation(let id): conversations[id] = nil
+                case .user(let user): users[user] = nil
+                }
+            }
+        }
+    }
+}
+
+extension Writer: Past {
+    func messageIDs(of row: LogRow) throws -> Set<MessageID> { try reader.messageIDs(of: row) }
+
+    func forEachEffect(of row: LogRow, _ body: (Effect) throws -> Void) throws {
+        for slice in row.slices {
+            let run = try reader.run(at: slice.run)
+            guard slice.index < run.slices.count, run.slices[slice.index].log == row.id else {
+                throw Archive.damaged(archive.path, "the row of log \(row.id) and the run at position \(slice.run) disagree")
+            }
+            for place in run.slices[slice.index].range { try body(run.effect(at: place)) }
+        }
+    }
+
+    func event(of state: LogState, at seq: Seq) throws -> RecordedEvent? {
+        if let position = state.position(of: seq) {
+            guard let (frame, index) = try located(position) else { return nil }
+            return try frame.recorded(index)
+        }
+        try refresh(state)
+        guard let (run, place) = try reader.place(of: seq, in: state.row) else { return nil }
+        return try run.recorded(at: place)
+    }
+}
