@@ -67,7 +67,7 @@ public final class EventStore: Sendable {
     let archive: Archive
     let tail: Tail
     let journal: FileJournal?
-    let writer: Mutex<Writer>
+    let writer: Monitor<Writer>
     let queue = Monitor(Queue())
     let flushing = Monitor(FlushState())
     let keys: Mutex<(file: KeyFile, ring: KeyRing)>
@@ -157,7 +157,7 @@ public final class EventStore: Sendable {
         let ring = try Self.keyRing(archive, file, state)
         keys = Mutex((file, ring))
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
-        self.writer = Mutex(writer)
+        self.writer = Monitor(writer)
         try foldTail()
     }
 
@@ -206,7 +206,7 @@ public final class EventStore: Sendable {
         }
         replicaNumbers = Mutex(numbers)
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
-        self.writer = Mutex(writer)
+        self.writer = Monitor(writer)
         try foldTail()
         startThreads()
     }

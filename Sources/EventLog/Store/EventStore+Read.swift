@@ -1,0 +1,292 @@
+internal import Synchronization
+
+extension EventStore {
+    /// The last position that readers see.
+    public var lastPosition: Position { tail.snapshot.visible }
+
+    /// Gives events in commit order, from one position through another, of the whole store or of one log, until the closure says false.
+    ///
+    /// Streams: memory does not grow with the store. Sees what was durable when it was called.
+    public func replay(
+        from first: Position = 1, through last: Position = .max, log: LogID? = nil, _ body: (RecordedEvent) throws -> Bool
+    ) throws {
+        try checkOpen()
+        // The tail first: what a flush moves meanwhile is then seen in both places, and taken once.
+        let snapshot = tail.snapshot
+        let last = min(last, snapshot.visible)
+        var position = max(first, 1)
+        if let log {
+            try replay(log, from: position, through: last, snapshot, body)
+            return
+        }
+        let goes = try withReader { reader -> Bool in
+            while position <= min(last, snapshot.archived) {
+                guard let run = try reader.run(containing: position) else {
+                    throw Archive.damaged(archive.path, "no run holds position \(position), though the archive reaches to \(snapshot.archived)")
+                }
+                for place in run.order[Int(position - run.position)...] {
+                    let item = run.events[Int(place)]
+                    if item.position > last { return false }
+                    if try !body(run.recorded(at: Int(place))) { return false }
+                }
+                position = run.position + Position(run.events.count)
+            }
+            return true
+        }
+        guard goes, position <= last else { return }
+        for frame in snapshot.frames where frame.lastPosition >= position {
+            for index in frame.items.indices {
+                let place = frame.firstPosition + Position(index)
+                if place < position { continue }
+                if place > last { return }
+                if try !body(frame.recorded(index)) { return }
+            }
+        }
+    }
+
+    private func replay(
+        _ log: LogID, from first: Position, through last: Position, _ snapshot: Tail.Snapshot, _ body: (RecordedEvent) throws -> Bool
+    ) throws {
+        let row = try archive.environment.read { [archive] in try archive.row(log, $0) }
+        let goes = try withReader { reader -> Bool in
+            for slice in row?.slices ?? [] where slice.run <= min(last, snapshot.archived) {
+                let run = try reader.run(at: slice.run)
+                if run.position + Position(run.events.count) <= first { continue }
+                guard slice.index < run.slices.count, run.slices[slice.index].log == log else {
+                    throw Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree")
+                }
+                for place in run.slices[slice.index].range {
+                    let position = run.events[place].position
+                    if position < first || position > snapshot.archived { continue }
+                    if position > last { return false }
+                    if try !body(run.recorded(at: place)) { return false }
+                }
+            }
+            return true
+        }
+        guard goes else { return }
+        for frame in snapshot.frames where frame.lastPosition >= first {
+            for index in frame.items.indices {
+                let position = frame.firstPosition + Position(index)
+                if position < first || position <= snapshot.archived { continue }
+                if position > last { return }
+                let recorded = try frame.recorded(index)
+                if recorded.log == log, try !body(recorded) { return }
+            }
+        }
+    }
+
+    /// One event; `nil` if the log has no such seq.
+    public func event(in log: LogID, at seq: Seq) throws -> RecordedEvent? {
+        var found: RecordedEvent?
+        try forEachEvent(in: log, range: seq...seq) { event in
+            found = event
+            return false
+        }
+        return found
+    }
+
+    /// A range of a log's events, ascending or descending, at most `limit`. Decompresses only the runs, and the frames of texts, that it needs.
+    public func events(in log: LogID, range: ClosedRange<Seq> = 1...Seq.max, isReversed: Bool = false, limit: Int = .max) throws -> [RecordedEvent] {
+        var result: [RecordedEvent] = []
+        if limit <= 0 { return result }
+        try forEachEvent(in: log, range: range, isReversed: isReversed) { event in
+            result.append(event)
+            return result.count < limit
+        }
+        return result
+    }
+
+    /// Visits a range of a log's events until the closure says false.
+    public func forEachEvent(
+        in log: LogID, range: ClosedRange<Seq> = 1...Seq.max, isReversed: Bool = false, _ body: (RecordedEvent) throws -> Bool
+    ) throws {
+        try checkOpen()
+        let snapshot = tail.snapshot
+        // Where the newest lie; the writer's lock is held for as long as it takes to copy the numbers, never over a commit's I/O.
+        let (tailFirst, tailPositions) = writer.withLock { writer -> (Seq, [Position]) in
+            guard let state = try? writer.state(of: log) else { return (.max, []) }
+            return (state.tailFirstSeq, state.tail.filter { $0 <= snapshot.visible })
+        }
+        func fromTail(_ seq: Seq) throws -> RecordedEvent? {
+            guard seq >= tailFirst, seq - tailFirst < UInt64(tailPositions.count),
+                let (frame, index) = snapshot.frame(of: tailPositions[Int(seq - tailFirst)])
+            else { return nil }
+            return try frame.recorded(index)
+        }
+        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (tailPositions.isEmpty ? nil : LogRow(id: log, number: 0)) else { return }
+        let last = max(row.archivedSeq, tailPositions.isEmpty ? 0 : tailFirst + Seq(tailPositions.count) - 1)
+        let first = max(range.lowerBound, 1)
+        let end = min(range.upperBound, last)
+        guard first <= end else { return }
+        try withReader { reader in
+            var seq = isReversed ? end : first
+            while true {
+                let event: RecordedEvent
+                if let (run, place) = try reader.place(of: seq, in: row) {
+                    event = try run.recorded(at: place)
+                } else if let found = try fromTail(seq) {
+                    event = found
+                } else {
+                    throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
+                }
+                if try !body(event) { return }
+                if isReversed {
+                    if seq == first { return }
+                    seq -= 1
+                } else {
+                    if seq == end { return }
+                    seq += 1
+                }
+            }
+        }
+    }
+
+    /// What an operator sees of a log.
+    public struct LogSummary: Sendable, Hashable {
+        public var log: LogID
+        /// Events, which is also the last seq.
+        public var events: Seq
+        public var messages: UInt64
+        public var participants: [UserID]
+    }
+
+    /// All logs that have events, the archived ones in the order of their keys, then those that only the journal knows.
+    public func forEachLog(_ body: (LogSummary) throws -> Bool) throws {
+        try forEachRow { row in
+            try body(
+                LogSummary(
+                    log: row.id, events: row.seq, messages: row.messages, participants: row.people.filter { $0.joinedSeq != 0 }.map(\.user).sorted()))
+        }
+    }
+
+    /// Logs whose ids begin with a text (of hexadecimal digits and hyphens), for those who type them; at most `limit`.
+    public func conversations(withPrefix prefix: String, limit: Int = 10) throws -> [ConversationID] {
+        var result: [ConversationID] = []
+        let prefix = prefix.lowercased()
+        try forEachRow { row in
+            if case .conversation(let id) = row.id, id.description.hasPrefix(prefix) { result.append(id) }
+            return result.count < limit
+        }
+        return result
+    }
+
+    /// Rows as of the last visible event: archived rows, with the journal's events folded on top.
+    func forEachRow(withTrees: Bool = false, _ body: (LogRow) throws -> Bool) throws {
+        try checkOpen()
+        let snapshot = tail.snapshot
+        var pending: [LogID: [(TailFrame, Int)]] = [:]
+        for frame in snapshot.frames {
+            for index in frame.items.indices where frame.firstPosition + Position(index) <= snapshot.visible {
+                pending[try frame.envelope(index).log, default: []].append((frame, index))
+            }
+        }
+        var number = try archive.environment.read { [archive] in try archive.state($0) }.nextNumber
+        func folded(_ row: LogRow, _ events: [(TailFrame, Int)]) throws -> LogRow {
+            var row = row
+            var cursor: SeedTree.Cursor?
+            if withTrees { cursor = try seeds(of: row).cursor() }
+            for (frame, index) in events {
+                let envelope = try frame.envelope(index)
+                if envelope.seq <= row.seq { continue }
+                row.apply(try Effect(envelope: envelope, body: BodyParts(body: frame.bodyBytes(index))))
+                if withTrees, let salt = cursor?.leaf(at: envelope.seq - 1) {
+                    row.tree.append(
+                        Merkle.eventLeaf(
+                            envelope: frame.envelopeBytes(index), commitment: Merkle.bodyCommitment(salt: salt, body: frame.bodyBytes(index))))
+                }
+            }
+            return row
+        }
+        // Rows in batches, so that no snapshot of the archive is held while the caller works.
+        var next: [UInt8] = []
+        while true {
+            var rows: [LogRow] = []
+            try archive.environment.read { [archive] transaction in
+                var found: [([UInt8], [UInt8])] = []
+                try transaction.forEach(archive.logs, from: next) { key, value in
+                    let name = Array(key)
+                    if name == next { return true }
+                    found.append((name, Array(value)))
+                    return found.count < 256
+                }
+                for (key, value) in found { rows.append(try value.withUnsafeBytes { try archive.row(key, $0, transaction) }) }
+                if let last = found.last { next = last.0 }
+            }
+            if rows.isEmpty { break }
+            for row in rows {
+                let events = pending.removeValue(forKey: row.id) ?? []
+                if row.seq == 0, events.isEmpty { continue }
+                if try !body(folded(row, events)) { return }
+            }
+        }
+        // New logs, in the order in which they appeared: so they get the numbers that the flush will give them.
+        for frame in snapshot.frames {
+            for other in frame.others {
+                let log = other.kind == TailFrame.Record.refusal ? try MarkRecord(decoding: frame.other(other.range)).log : try SecretRecord(decoding: frame.other(other.range)).log
+                _ = log
+            }
+        }
+        _ = number
+        number = 0
+        let fresh = pending.sorted { ($0.value[0].0.firstPosition, $0.value[0].1) < ($1.value[0].0.firstPosition, $1.value[0].1) }
+        for (log, events) in fresh {
+            guard let number = writer.withLock({ try? $0.state(of: log)?.row.number }) else { continue }
+            if try !body(folded(LogRow(id: log, number: number), events)) { return }
+        }
+    }
+
+    func seeds(of row: LogRow) throws -> PuncturedSeeds {
+        guard let seeds = keys.withLock({ $0.ring.seeds(ofLog: row.number) }) else {
+            throw Archive.damaged(path, "the secret of log \(row.id) is missing")
+        }
+        return seeds
+    }
+
+    /// What a store costs and holds.
+    public struct Statistics: Sendable, Hashable {
+        public var events: UInt64
+        public var conversations: UInt64
+        public var messages: UInt64
+        public var journalBytes: Int
+        public var archiveBytes: Int
+        /// Canonical bytes of all archived events.
+        public var rawBytes: UInt64
+        /// Bytes of the runs that hold them.
+        public var compressedBytes: UInt64
+        /// All files on disk, for each event.
+        public var bytesPerEvent: Double
+        public var segments: UInt64
+        public var freePages: Int
+        /// The snapshot that the oldest reader holds, in commits before the newest; `nil` if nobody reads.
+        public var oldestReader: Int?
+    }
+
+    public func statistics() throws -> Statistics {
+        try checkOpen()
+        let state = try archive.environment.read { [archive] in try archive.state($0) }
+        let snapshot = tail.snapshot
+        var conversations = state.conversations
+        var messages = state.messages
+        for frame in snapshot.frames {
+            for index in frame.items.indices {
+                let envelope = try frame.envelope(index)
+                if frame.firstPosition + Position(index) <= state.position { continue }
+                if envelope.kind == Event.Kind.messageSent.rawValue { messages += 1 }
+                if envelope.seq == 1, case .conversation = envelope.log { conversations += 1 }
+            }
+        }
+        var journalBytes = 0
+        for slot in 0..<FileJournal.fileCount {
+            if let file = try? File(FileJournal.path(path, slot), 0) { journalBytes += (try? file.size) ?? 0 }
+        }
+        let information = archive.environment.information()
+        let events = max(snapshot.visible, state.position)
+        return Statistics(
+            events: events, conversations: conversations, messages: messages, journalBytes: journalBytes,
+            archiveBytes: (try? File(archive.path, 0).size) ?? 0, rawBytes: state.rawBytes, compressedBytes: state.compressedBytes,
+            bytesPerEvent: events == 0 ? 0 : Double(Directory.diskBytes(path)) / Double(events), segments: state.runs,
+            freePages: (try? archive.environment.freePages()) ?? 0,
+            oldestReader: information.oldestReaderTransaction.map { information.lastTransaction - $0 })
+    }
+}
