@@ -4,8 +4,8 @@ import PackageDescription
 let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
     .map { .enableUpcomingFeature($0) }
 
-/// Set once EventLog has its `EventStore`: then the store takes part.
-let store: [SwiftSetting] = []  // [.define("CONVSTORE")]
+/// CONVSTORE_REPLAY is to be set once `EventStore` has `replay`: then the store takes part in the scans.
+let store: [SwiftSetting] = [.define("CONVSTORE")]  // , .define("CONVSTORE_REPLAY")]
 
 let package = Package(
     name: "convstore-benchmarks",

@@ -50,7 +50,12 @@ public enum EngineKind: String, Sendable, CaseIterable {
         case convstore
     #endif
 
-    public var canScan: Bool { self != .file }
+    public var canScan: Bool {
+        #if CONVSTORE && !CONVSTORE_REPLAY
+            if self == .convstore { return false }
+        #endif
+        return self != .file
+    }
 
     public func open(directory: String, held: ArraySlice<Item>, options: EngineOptions) throws -> any Engine {
         switch self {

@@ -70,7 +70,7 @@ public struct Report: Encodable {
                 scans.append(Scan(order: order.rawValue, engine: engine.rawValue, eventsPerSecond: own, ratio: sqlite.map { own / $0 }))
             }
         }
-        for engine in comparison.plan.engines where engine.canScan {
+        for engine in comparison.plan.engines where engine != .file {
             guard let size = comparison.sizes[engine] else { continue }
             sizes.append(Size(engine: engine.rawValue, bytes: size.bytes, bytesPerEvent: Double(size.bytes) / Double(size.events)))
         }

@@ -25,20 +25,24 @@
         }
 
         func scan(_ order: ScanOrder, _ body: (RecordedEvent) -> Void) throws -> Int {
-            var count = 0
-            func take(_ event: RecordedEvent) -> Bool {
-                body(event)
-                count += 1
-                return true
-            }
-            switch order {
-            case .commit: try store.replay(from: 1, through: .max, log: nil, take)
-            case .conversation:
-                for conversation in conversations.sorted() {
-                    try store.replay(from: 1, through: .max, log: .conversation(conversation), take)
+            #if CONVSTORE_REPLAY
+                var count = 0
+                func take(_ event: RecordedEvent) -> Bool {
+                    body(event)
+                    count += 1
+                    return true
                 }
-            }
-            return count
+                switch order {
+                case .commit: try store.replay(from: 1, through: .max, log: nil, take)
+                case .conversation:
+                    for conversation in conversations.sorted() {
+                        try store.replay(from: 1, through: .max, log: .conversation(conversation), take)
+                    }
+                }
+                return count
+            #else
+                throw EngineError("convstore: no replay yet")
+            #endif
         }
 
         func close() throws { try store.close() }
