@@ -24,14 +24,22 @@ let package = Package(
             dependencies: ["CLMDB", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
-        .target(name: "Interchange", dependencies: ["EventLog", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
+        .target(
+            name: "Interchange",
+            dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
         .executableTarget(
             name: "convstore",
             dependencies: ["EventLog", "Interchange", .product(name: "ArgumentParser", package: "swift-argument-parser")],
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
-        .testTarget(name: "InterchangeTests", dependencies: ["Interchange"], swiftSettings: strict),
+        .testTarget(
+            name: "InterchangeTests",
+            dependencies: ["EventLog", "Interchange", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

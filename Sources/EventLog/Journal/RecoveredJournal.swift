@@ -86,15 +86,15 @@ struct RecoveredJournal {
                     mine.append((offset, header.frameBytes, header.number))
                     let last = header.firstPosition + Position(header.events) - 1
                     if header.events > 0 { slots[file.slot].lastPosition = last }
-                    if header.number > archivedFrame, header.payloadBytes > 0 {
+                    if header.number > archivedFrame {
                         guard header.firstPosition == lastPosition + 1 else {
                             throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
                         }
                         let start = offset + Frame.headerBytes
-                        frames.append(
+                        if header.payloadBytes > 0 { frames.append(
                             try TailFrame(
                                 UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number, firstPosition: header.firstPosition,
-                                events: header.events))
+                                events: header.events)) }
                         lastPosition = last
                     }
                     offset += header.frameBytes

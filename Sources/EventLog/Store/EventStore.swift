@@ -144,7 +144,7 @@ public final class EventStore: Sendable {
         try Self.checkIsStore(path)
         self.path = path
         self.options = options
-        try ArchiveCheck.beforeMapping(path)
+        try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
         id = try archive.storeID()
         let state = try archive.environment.read { [archive] in try archive.state($0) }
@@ -176,7 +176,7 @@ public final class EventStore: Sendable {
         try lock.truncate(to: 0)
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
         lockFile = lock
-        try ArchiveCheck.beforeMapping(path)
+        try ArchiveCheck.beforeMapping(path, isBesideWriter: false)
         archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
         id = try archive.storeID()
         var file = try KeyFile(reading: path)
@@ -362,7 +362,6 @@ public final class EventStore: Sendable {
                     state.commit += 1
                     try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
                 }
-                try ArchiveCheck.fillTail(path)
             } catch { failure = error }
         }
         if let failure { throw failure }

@@ -1,0 +1,31 @@
+extension DataFile {
+    /// Judges the whole structure: both meta pages, each branch and leaf page, the head of each value's overflow pages, the free list, and
+    /// that every page is used once or free. A file without problems can be mapped: liblmdb then reads and writes it without a signal.
+    ///
+    /// Not judged, as LMDB has nothing to compare it with: the content of keys (beyond their order) and values, a value's size within its
+    /// last two bytes (or its last overflow page), and whether a page is an older, equally sound state of itself. For that our own
+    /// checksums exist.
+    package borrowing func check() -> DataFileReport {
+        var report = DataFileReport(fileBytes: fileBytes)
+        var problems = DataFileProblems()
+        let metas = readMetas()
+        // As LMDB chooses.
+        let isSecondNewer = metas.first.transactionID < metas.second.transactionID
+        let (newer, older) = isSecondNewer ? (metas.second, metas.first) : (metas.first, metas.second)
+        if let fault = older.fault() { problems.add(.olderMeta, page: UInt64(older.index), fault) }
+        let fault = newer.fault()
+        if let fault = fault ?? newer.fault(beside: older) { problems.add(.meta, page: UInt64(newer.index), fault) }
+        guard fault == nil, let pageBytes = newer.pageBytes else {
+            report.problems = problems.list
+            return report
+        }
+        report.pageBytes = pageBytes
+        report.transactionID = newer.transactionID
+        report.lastPage = newer.lastPage
+        if fileBytes < 2 * UInt64(pageBytes) { problems.add(.fileTooShort, page: 1, "the file has \(fileBytes) bytes") }
+
+        let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: newer, pageBytes: pageBytes, fileBytes: fileBytes)
+        walk.problems = problems
+        return StructureCheck(walk: walk, meta: newer, older: older, report: report).run()
+    }
+}

@@ -1,0 +1,50 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// The archive's LMDB file read with `pread`, without liblmdb and never mapped: to judge it before it is mapped, and to salvage it.
+///
+/// LMDB 0.9 trusts its file: a page number out of range, a bad offset or a truncated file ends the process by a signal. `check` finds all
+/// of that beforehand. The file must not be written meanwhile: the caller holds the store's lock.
+package struct DataFile: ~Copyable {
+    let descriptor: CInt
+    /// As it was when the file was opened.
+    package let fileBytes: UInt64
+
+    /// Opens the file for reading; throws `noSuchStore` or `inputOutput`. What the file holds is judged later.
+    package init(path: String) throws(EventLogError) {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            let code = errno
+            let reason = String(cString: strerror(code))
+            throw EventLogError(code == ENOENT ? .noSuchStore : .inputOutput, "\(path) cannot be opened: \(reason)")
+        }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            close(descriptor)
+            throw EventLogError(.inputOutput, "\(path) is not a file that can be read")
+        }
+        self.descriptor = descriptor
+        self.fileBytes = UInt64(status.st_size)
+    }
+
+    deinit { close(descriptor) }
+
+    /// The two meta pages. Where the second lies is what the first says of the page size, as for LMDB; if that is damaged, this machine's.
+    func readMetas() -> (first: Meta, second: Meta) {
+        let first = readMeta(at: 0)
+        let pageBytes = first.pageBytes.map(UInt64.init) ?? UInt64(getpagesize())
+        return (first, readMeta(at: pageBytes))
+    }
+
+    private func readMeta(at offset: UInt64) -> Meta {
+        withUnsafeTemporaryAllocation(byteCount: Meta.byteCount, alignment: 8) { buffer in
+            let failure = PageReader(descriptor: descriptor).read(Meta.byteCount, at: offset, into: buffer.baseAddress!)
+            return Meta(index: offset == 0 ? 0 : 1, bytes: UnsafeRawPointer(buffer.baseAddress!), failure: failure)
+        }
+    }
+}

@@ -1,0 +1,173 @@
+public import EventLog
+
+/// Writes recorded events as lines of the JSONL contract (docs/EVENTS.md), into a buffer that its caller reuses.
+public struct EventLineEncoder: Sendable {
+    /// Whether lines hold what a true copy needs: `export --exact`.
+    public let isExact: Bool
+
+    public init(isExact: Bool = false) { self.isExact = isExact }
+
+    /// Appends one line and its LF.
+    ///
+    /// `secret` is written only by an exact encoder. Answers `false`, and appends nothing, for an event of a kind unknown here, which
+    /// only an exact encoder can write.
+    @discardableResult
+    public func append(_ record: RecordedEvent, secret: [UInt8]? = nil, to output: inout [UInt8]) -> Bool {
+        let event = record.event
+        if let kind = event.content.kind {
+            output.append("{\"type\":\"")
+            output.append(kind.jsonName)
+            output.append("\"")
+        } else {
+            guard isExact else { return false }
+            output.append("{\"type\":\"unknown\"")
+        }
+        output.appendMember(",\"conversation_id\":", event.conversation)
+        output.appendMember(",\"author\":", event.author.string)
+        output.append(",\"at\":\"")
+        Timestamp.append(record.origin.hlc.milliseconds, to: &output)
+        output.append("\"")
+        appendContent(event.content, to: &output)
+        if isExact, event.content.kind == nil, case .user = record.log { output.append(",\"log\":\"user\"") }
+        if record.isErased { output.append(",\"erased\":true") }
+        output.append(",\"seq\":")
+        output.appendNumber(record.seq)
+        output.append(",\"position\":")
+        output.appendNumber(record.position)
+        output.appendMember(",\"hlc\":", record.hlc)
+        output.appendMember(",\"origin\":{\"replica\":", record.origin.replica)
+        output.append(",\"counter\":")
+        output.appendNumber(record.origin.counter)
+        output.appendMember(",\"hlc\":", record.origin.hlc)
+        output.append("}")
+        if isExact {
+            if let target = record.targetSeq {
+                output.append(",\"target_seq\":")
+                output.appendNumber(target)
+            }
+            if let secret { output.appendMember(",\"secret\":", base64: secret) }
+        }
+        output.append("}\n")
+        return true
+    }
+
+    private func appendContent(_ content: Event.Content, to output: inout [UInt8]) {
+        switch content {
+        case .conversationCreated(let kind, let title, let participants):
+            output.append(kind.jsonMember)
+            if let title { output.appendMember(",\"title\":", title) }
+            output.append(",\"participants\":[")
+            for (index, user) in participants.enumerated() { output.appendMember(index == 0 ? "" : ",", user.string) }
+            output.append("]")
+        case .conversationUpdated(let title, let attributes):
+            if let title { output.appendMember(",\"title\":", title) }
+            guard !attributes.isEmpty else { return }
+            for (index, attribute) in attributes.enumerated() {
+                output.appendMember(index == 0 ? ",\"attributes\":{" : ",", attribute.name)
+                output.append(":")
+                output.appendValue(attribute.value)
+            }
+            output.append("}")
+        case .participantJoined(let user), .participantLeft(let user): output.appendMember(",\"user\":", user.string)
+        case .messageSent(let message): appendMessage(message, to: &output)
+        case .chunkAppended(let message, let index, let text):
+            output.appendMember(",\"message_id\":", message)
+            output.append(",\"index\":")
+            output.appendNumber(UInt64(index))
+            output.appendMember(",\"text\":", text)
+        case .messageCompleted(let message, let finishReason, let usage):
+            output.appendMember(",\"message_id\":", message)
+            if let finishReason { output.appendMember(",\"finish_reason\":", finishReason) }
+            guard let usage else { return }
+            output.append(",\"usage\":{\"input_tokens\":")
+            output.appendNumber(usage.inputTokens)
+            output.append(",\"output_tokens\":")
+            output.appendNumber(usage.outputTokens)
+            output.append("}")
+        case .messageInterrupted(let message, let reason):
+            output.appendMember(",\"message_id\":", message)
+            output.appendMember(",\"reason\":", reason)
+        case .messageEdited(let message, let text):
+            output.appendMember(",\"message_id\":", message)
+            output.appendMember(",\"text\":", text)
+        case .messageDeleted(let message): output.appendMember(",\"message_id\":", message)
+        case .reactionSet(let message, let emoji, let isOn):
+            output.appendMember(",\"message_id\":", message)
+            output.appendMember(",\"emoji\":", emoji)
+            output.append(isOn ? ",\"on\":true" : ",\"on\":false")
+        case .receiptDelivered(let upTo), .receiptRead(let upTo): output.appendMember(",\"up_to\":", upTo)
+        case .preferenceSet(let key, let value):
+            output.appendMember(",\"key\":", key)
+            output.append(",\"value\":")
+            output.appendValue(value)
+        case .custom(let name, let payload):
+            output.appendMember(",\"name\":", name)
+            output.appendMember(",\"payload\":", base64: payload)
+        case .unknown(let kind, let body):
+            output.append(",\"kind\":")
+            output.appendNumber(UInt64(kind))
+            output.appendMember(",\"bytes\":", base64: body)
+        }
+    }
+
+    private func appendMessage(_ message: Event.Message, to output: inout [UInt8]) {
+        output.appendMember(",\"message_id\":", message.id)
+        output.append(message.role.jsonMember)
+        output.appendMember(",\"text\":", message.text)
+        if let parts = message.parts {
+            output.append(",\"parts\":")
+            // What is not the canonical form must neither break the line nor change: only a true copy reads it back, out of a string.
+            if CanonicalJSON.array(parts).map({ $0.utf8.elementsEqual(parts.utf8) }) == true {
+                output.append(contentsOf: parts.utf8)
+            } else {
+                output.appendValue(parts)
+            }
+        }
+        if let replyTo = message.replyTo { output.appendMember(",\"reply_to\":", replyTo) }
+        if message.isStreaming { output.append(",\"streaming\":true") }
+        if let requestID = message.requestID { output.appendMember(",\"request_id\":", requestID) }
+    }
+}
+
+extension Event.Kind {
+    fileprivate var jsonName: StaticString {
+        switch self {
+        case .conversationCreated: "conversation.created"
+        case .conversationUpdated: "conversation.updated"
+        case .participantJoined: "participant.joined"
+        case .participantLeft: "participant.left"
+        case .messageSent: "message.sent"
+        case .chunkAppended: "chunk.appended"
+        case .messageCompleted: "message.completed"
+        case .messageInterrupted: "message.interrupted"
+        case .messageEdited: "message.edited"
+        case .messageDeleted: "message.deleted"
+        case .reactionSet: "reaction.set"
+        case .receiptDelivered: "receipt.delivered"
+        case .receiptRead: "receipt.read"
+        case .preferenceSet: "preference.set"
+        case .custom: "custom"
+        }
+    }
+}
+
+extension Event.ConversationKind {
+    fileprivate var jsonMember: StaticString {
+        switch self {
+        case .direct: ",\"kind\":\"direct\""
+        case .group: ",\"kind\":\"group\""
+        case .assistant: ",\"kind\":\"assistant\""
+        }
+    }
+}
+
+extension Event.Role {
+    fileprivate var jsonMember: StaticString {
+        switch self {
+        case .user: ",\"role\":\"user\""
+        case .assistant: ",\"role\":\"assistant\""
+        case .system: ",\"role\":\"system\""
+        case .tool: ",\"role\":\"tool\""
+        }
+    }
+}

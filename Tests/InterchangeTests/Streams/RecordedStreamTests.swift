@@ -1,0 +1,115 @@
+import EventLog
+import Foundation
+import Interchange
+import Testing
+
+@Suite("Recorded streams") struct RecordedStreamTests {
+    static let wires: Set<String> = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
+
+    /// The result of a stream, fed in slices of the given sizes.
+    static func read(_ bytes: [UInt8], slice: () -> Int = { .max }) throws -> (texts: [String], ending: RecordedStream.Ending, stream: RecordedStream) {
+        var detector = StreamFramingDetector()
+        var cuts: [Range<Int>] = []
+        var start = 0
+        while start < bytes.count {
+            let end = min(bytes.count, start.addingReportingOverflow(slice()).overflow ? .max : start + slice())
+            cuts.append(start..<end)
+            start = end
+        }
+        for cut in cuts { Array(bytes[cut]).withUnsafeBytes { detector.feed($0) } }
+        var stream = RecordedStream(framing: detector.framing)
+        var texts: [String] = []
+        for cut in cuts { try stream.feed(Array(bytes[cut])) { texts.append($0.text) } }
+        let ending = try stream.finish { texts.append($0.text) }
+        return (texts, ending, stream)
+    }
+
+    /// The folder of the whole recordings, where there is one: `CONVSTORE_DATA=… swift test --filter recordedFiles`.
+    static var folder: URL { ProcessInfo.processInfo.environment["CONVSTORE_DATA"].map { URL(filePath: $0) } ?? Fixtures.folder }
+
+    @Test("recorded files give the text and the end that their index tells, in any slices") func recordedFiles() throws {
+        var generator = SeededGenerator(seed: 5)
+        var count = 0
+        for entry in try Fixtures.objects("streams/index.jsonl", in: Self.folder) {
+            let name = try #require(entry["file"] as? String)
+            let bytes = Array(try Data(contentsOf: Self.folder.appending(path: name)))
+            guard Self.wires.contains(entry["wire"] as? String ?? "") else {
+                #expect(throws: InputError.self, "\(name)") { try Self.read(bytes) }
+                continue
+            }
+            count += 1
+            let (texts, ending, stream) = try Self.read(bytes)
+            #expect(Array(texts.joined().utf8) == Array((entry["text"] as? String ?? "").utf8), "\(name)")
+            #expect(texts.count == entry["text_deltas"] as? Int, "\(name)")
+            #expect(stream.skippedPayloads == entry["unparsable"] as? Int, "\(name)")
+            var isCompleted = false
+            if case .completed = ending { isCompleted = true }
+            #expect(isCompleted == entry["ended"] as? Bool, "\(name)")
+            for most in [1, 3, 40] {
+                let sliced = try Self.read(bytes) { Int.random(in: 1...most, using: &generator) }
+                #expect(sliced.texts == texts && sliced.ending == ending && sliced.stream.payloads == stream.payloads, "\(name)")
+            }
+        }
+        print("recorded streams of the four wires: \(count), all as their index tells")
+        #expect(count >= 30)
+    }
+
+    @Test(
+        "framing, text and ends",
+        arguments: [
+            // Several data lines join; one space goes; CR, LF and CRLF; a pending event is taken at the end.
+            ("event: x\r\ndata: {\"type\":\"content_block_delta\",\rdata:\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\r\n\r\ndata: {\"type\":\"message_stop\"}", ["a"], "message_stop"),
+            ("{\"choices\":[{\"index\":1,\"delta\":{\"content\":\"no\"}},{\"index\":0,\"delta\":{\"content\":\"yes\"}}]}\n[DONE]\n", ["yes"], "[DONE]"),
+            ("{\"choices\":[{\"delta\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\",\"text\":\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}}]}", ["ac"], "end_of_stream"),
+            ("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"y\"}}]}\n[DONE]", ["x", "y"], "stop"),
+            ("{\"choices\":[]}\nnot json\n[]\n{\"error\":{\"message\":\"m\"}}", [], "error"),
+            ("{\"type\":\"response.output_text.delta\",\"delta\":\"t\"}\n{\"type\":\"error\"}\n{\"type\":\"response.failed\",\"response\":{\"error\":{}}}", ["t"], "response.failed"),
+            ("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"th\",\"thought\":true},{\"text\":\"a\"},{\"text\":\"b\"}]}}]}\n{\"candidates\":[{\"finishReason\":\"STOP\"}]}", ["ab"], "STOP"),
+            ("\u{FEFF}data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\"}}]}\n\n", ["\u{FFFD}"], "end_of_stream"),
+        ]) func rules(_ text: String, _ deltas: [String], _ end: String) throws {
+        for size in [1, 2, 7, 1000] {
+            let (texts, ending, _) = try Self.read(Array(text.utf8)) { size }
+            #expect(texts == deltas)
+            switch ending {
+            case .completed(let reason), .interrupted(let reason): #expect(reason == end)
+            }
+        }
+    }
+
+    @Test("a delta is told as soon as its payload is whole") func live() throws {
+        var stream = RecordedStream(framing: .serverSentEvents)
+        var texts: [String] = []
+        let bytes = Array("data: {\"created\":1700000000,\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n".utf8)
+        try stream.feed(bytes) { texts.append($0.text) }
+        #expect(texts.isEmpty)
+        try stream.feed([10]) { texts.append($0.text) }
+        #expect(texts == ["a"])
+        #expect(stream.at == 1_700_000_000_000)
+    }
+
+    @Test("a file becomes a conversation of one streamed message") func fileToEvents() throws {
+        let scratch = try Scratch()
+        let text = "{\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"choices\":[{\"index\":0,\"delta\":{\"content\":\"é\"}}]}\n[DONE]\n"
+        let file = try InputFile.open(scratch.file("answer.chunks.txt", text.utf8))
+        let digest = try file.contentDigest()
+        var events: [Event] = []
+        var times: [UInt64] = []
+        let skipped = try StreamFile.forEachEvent(of: file, digest: digest, title: "answer.chunks.txt", now: 9) {
+            events.append($0)
+            times.append($1)
+        }
+        #expect(skipped == 0)
+        #expect(times == Array(repeating: 1_700_000_000_000, count: 4))
+        let (assistant, user) = (UserID("assistant")!, UserID("user")!)
+        let message: MessageID = digest.identifier()
+        #expect(
+            events.map(\.content) == [
+                .conversationCreated(kind: .assistant, title: "answer.chunks.txt", participants: [assistant, user]),
+                .messageSent(.init(id: message, role: .assistant, text: "", isStreaming: true)), .chunkAppended(message: message, index: 0, text: "é"),
+                .messageCompleted(message: message, finishReason: "[DONE]", usage: nil),
+            ])
+        #expect(events.allSatisfy { $0.author == assistant && $0.conversation == digest.identifier() })
+        let other = try InputFile.open(scratch.file("other", "{\"type\":\"session.created\"}\n".utf8))
+        #expect { try StreamFile.forEachEvent(of: other, digest: digest, title: "", now: 9) { _, _ in } } throws: { ($0 as? InputError)?.code == .noKnownWire }
+    }
+}
