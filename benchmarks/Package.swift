@@ -4,9 +4,6 @@ import PackageDescription
 let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
     .map { .enableUpcomingFeature($0) }
 
-/// CONVSTORE_REPLAY is to be set once `EventStore` has `replay`: then the store takes part in the scans.
-let store: [SwiftSetting] = [.define("CONVSTORE")]  // , .define("CONVSTORE_REPLAY")]
-
 let package = Package(
     name: "convstore-benchmarks",
     platforms: [.macOS(.v15)],
@@ -24,12 +21,12 @@ let package = Package(
             name: "Peers",
             dependencies: ["CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "EventLog", package: "convstore")],
             // The peers shall not pay for checks of our thin wrappers around them.
-            swiftSettings: strict + store + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
+            swiftSettings: strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
         ),
         .executableTarget(
             name: "PeersTool",
             dependencies: ["Peers", .product(name: "ArgumentParser", package: "swift-argument-parser")],
-            swiftSettings: strict + store
+            swiftSettings: strict
         ),
         .executableTarget(
             name: "Append",

@@ -35,7 +35,7 @@ if ! [ -d $data/dialogue ]; then
 fi
 if [ $quick = yes ]; then
     events=300000
-    set -- --preload 250000 --rounds 2 --scale 0.5 "$@"
+    set -- --preload 250000 --rounds 3 "$@"
 else
     events=1000000
     set -- --preload 900000 --rounds 5 "$@"
@@ -48,7 +48,7 @@ if [ ! -s "$input" ] || [ dataset.py -nt "$input" ]; then
     mv "$input.part" "$input"
 fi
 
-swift build -c release --product peers
+swift build -c release --product peers >&2
 rm -rf .work/stores
 # Before all other processes where that is allowed: on a busy machine the comparison is else one of luck.
 first=

@@ -46,14 +46,9 @@ public enum EngineKind: String, Sendable, CaseIterable {
     /// Rows clustered by (conversation, seq), commit order as an index.
     case sqliteClustered = "sqlite-clustered"
     case lmdb
-    #if CONVSTORE
-        case convstore
-    #endif
+    case convstore
 
     public var canScan: Bool {
-        #if CONVSTORE && !CONVSTORE_REPLAY
-            if self == .convstore { return false }
-        #endif
         return self != .file
     }
 
@@ -64,9 +59,7 @@ public enum EngineKind: String, Sendable, CaseIterable {
         case .sqlite: try SQLiteEngine(directory: directory, held: held, options: options)
         case .sqliteClustered: try SQLiteEngine(directory: directory, held: held, options: options, layout: .byConversation)
         case .lmdb: try LMDBEngine(directory: directory, held: held, options: options)
-        #if CONVSTORE
-            case .convstore: try ConvstoreEngine(directory: directory, held: held, options: options)
-        #endif
+        case .convstore: try ConvstoreEngine(directory: directory, held: held, options: options)
         }
     }
 }

@@ -48,9 +48,7 @@ enum Section: String, CaseIterable, ExpressibleByArgument {
         var comparison = Comparison(items: items, plan: plan, directory: directory, progress: note)
         if sections.contains(.append) { try comparison.appendToEmpty(title: "durable, empty store", batches: batches, isDurable: true) }
         if sections.contains(.relaxed) { try comparison.appendToEmpty(title: "not synced, empty store", batches: [16], isDurable: false) }
-        #if CONVSTORE
-            if sections.contains(.writers) { try await comparison.appendConcurrently(title: "durable, empty store", writers: [1, 64]) }
-        #endif
+        if sections.contains(.writers) { try await comparison.appendConcurrently(title: "durable, empty store", writers: [1, 64]) }
         if preload > 0, sections.contains(.preloaded) || sections.contains(.scan) {
             try comparison.preload()
             if sections.contains(.preloaded) { try comparison.appendToPreloaded(title: "durable, store of \(preload)", batches: batches) }
