@@ -1,0 +1,57 @@
+#!/bin/sh
+# Runs the comparison with other databases: `make bench`, or benchmarks/run.sh [--quick] [peers options].
+set -eu
+cd "$(dirname "$0")"
+
+quick=no
+if [ "${1:-}" = --quick ]; then
+    quick=yes
+    shift
+fi
+
+missing=
+for package in librocksdb-dev libsqlite3-dev liblmdb-dev libzstd-dev pkg-config zstd python3; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
+    [ "$package" = python3 ] && command -v python3 >/dev/null && continue
+    missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null; then
+        echo "benchmarks: missing:$missing (their names in Debian); install them and run again" >&2
+        exit 69
+    fi
+    sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -q
+    # shellcheck disable=SC2086  # The names are words.
+    $sudo apt-get install -y -q $missing
+fi
+
+data=../Tests/Fixtures
+[ -d ../../shared/data ] && data=../../shared/data
+if ! [ -d $data/dialogue ]; then
+    echo "benchmarks: no conversations in $data/dialogue (shapes: ../shared/data/README.md)" >&2
+    exit 66
+fi
+if [ $quick = yes ]; then
+    events=300000
+    set -- --preload 250000 --rounds 3 "$@"
+else
+    events=1000000
+    set -- --preload 900000 --rounds 5 "$@"
+fi
+
+mkdir -p .work
+input=.work/events-$events.jsonl
+if [ ! -s "$input" ] || [ dataset.py -nt "$input" ]; then
+    python3 dataset.py "$data" "$input.part" --events $events
+    mv "$input.part" "$input"
+fi
+
+swift build -c release --product peers >&2
+rm -rf .work/stores
+# Before all other processes where that is allowed: on a busy machine the comparison is else one of luck.
+first=
+if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then first="chrt -f 1"; fi
+$first "$(swift build -c release --show-bin-path)/peers" --input "$input" --directory .work/stores --json .work/peers.json "$@" | tee .work/peers.md
+echo "These figures as JSON: benchmarks/.work/peers.json" >&2
