@@ -35,6 +35,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
+        .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
         .testTarget(
             name: "InterchangeTests",
             dependencies: ["EventLog", "Interchange", .product(name: "Crypto", package: "swift-crypto")],

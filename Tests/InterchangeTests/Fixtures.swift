@@ -12,7 +12,9 @@ enum Fixtures {
 
     /// The objects of a JSONL file.
     static func objects(_ name: String, in folder: URL = folder) throws -> [[String: Any]] {
-        try Data(contentsOf: folder.appending(path: name)).split(separator: 0x0A).map { try #require(JSONSerialization.jsonObject(with: $0) as? [String: Any]) }
+        try Data(contentsOf: folder.appending(path: name)).split(separator: 0x0A).map {
+            try #require(JSONSerialization.jsonObject(with: $0) as? [String: Any])
+        }
     }
 }
 

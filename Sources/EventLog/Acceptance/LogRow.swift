@@ -141,7 +141,9 @@ struct LogRow {
         case .messageSent:
             messages += 1
             if effect.isStreaming, let message = effect.message {
-                open.append(OpenStream(message: message, seq: effect.seq, author: addPerson(effect.author), chunks: 0, joinedBytes: effect.textBytes))
+                open.append(
+                    OpenStream(
+                        message: message, seq: effect.seq, author: addPerson(effect.author), chunks: 0, joinedBytes: effect.textBytes))
             }
         case .chunkAppended:
             for position in open.indices where open[position].seq == effect.targetSeq {
@@ -168,27 +170,30 @@ struct LogRow {
 }
 
 extension LogRow {
-    /// docs/FORMAT.md, "logs".
+    /// docs/FORMAT.md, "logs". A conversation's id is the record's key; of a user that is only a hash.
     func encode(into out: inout ByteBuffer) {
-        switch id {
-        case .conversation(let id):
-            out.put(byte: 0)
-            out.put(id)
-        case .user(let user):
-            out.put(byte: 1)
-            out.put(lengthOf: user.string)
-        }
+        if case .user(let user) = id { out.put(lengthOf: user.string) }
         out.put(varint: number)
         out.put(varint: seq)
         out.put(varint: messages)
         out.put(varint: UInt64(people.count))
         for person in people {
             out.put(lengthOf: person.user.string)
-            let fields = [person.joinedSeq, person.leftSeq, person.deliveredTo, person.deliveredSeq, person.readTo, person.readSeq]
+            let maskAt = out.count
             var mask: UInt8 = 0
-            for (bit, field) in fields.enumerated() where field != 0 { mask |= 1 << UInt8(bit) }
-            out.put(byte: mask)
-            for field in fields where field != 0 { out.put(varint: field) }
+            func put(_ field: Seq, _ bit: UInt8, _ out: inout ByteBuffer) {
+                guard field != 0 else { return }
+                mask |= bit
+                out.put(varint: field)
+            }
+            out.put(byte: 0)
+            put(person.joinedSeq, 1, &out)
+            put(person.leftSeq, 2, &out)
+            put(person.deliveredTo, 4, &out)
+            put(person.deliveredSeq, 8, &out)
+            put(person.readTo, 16, &out)
+            put(person.readSeq, 32, &out)
+            out.base.storeBytes(of: mask, toByteOffset: maskAt, as: UInt8.self)
         }
         out.put(varint: UInt64(open.count))
         for stream in open {
@@ -230,11 +235,13 @@ extension LogRow {
         }
     }
 
-    init(decoding bytes: UnsafeRawBufferPointer, replica: (UInt64) throws -> ReplicaID) throws {
+    init(key: [UInt8], decoding bytes: UnsafeRawBufferPointer, replica: (UInt64) throws -> ReplicaID) throws {
         var reader = ByteReader(bytes)
         let id: LogID
-        switch try reader.byte() {
-        case 0: id = .conversation(try reader.identifier())
+        switch key.first {
+        case 0:
+            guard let conversation = ConversationID(bytes: key.dropFirst()) else { throw CodecError(.badValue) }
+            id = .conversation(conversation)
         case 1: id = .user(try reader.user())
         default: throw CodecError(.badValue)
         }
@@ -272,7 +279,9 @@ extension LogRow {
             next = first + count
         }
         let hashes = CompactRange.levels(begin: 0, end: next - 1).count
-        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else { throw CodecError(.badValue) }
+        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else {
+            throw CodecError(.badValue)
+        }
         self.tree = tree
         for _ in 0..<(try reader.count()) {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())

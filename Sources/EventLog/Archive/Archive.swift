@@ -35,7 +35,10 @@ final class Archive: Sendable {
 
         func encode() -> [UInt8] {
             var out = ByteBuffer(capacity: 256)
-            for value in [position, frame, hlc, nextNumber, conversations, messages, runs, rawBytes, compressedBytes, commit, keyGeneration, headsEntries] {
+            for value in [
+                position, frame, hlc, nextNumber, conversations, messages, runs, rawBytes, compressedBytes, commit, keyGeneration,
+                headsEntries,
+            ] {
                 out.put(fixed64: value)
             }
             return out.array()
@@ -81,13 +84,16 @@ final class Archive: Sendable {
         heads = tables[5]
     }
 
-    private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (LMDBEnvironment, [LMDBEnvironment.Table]) {
+    private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (
+        LMDBEnvironment, [LMDBEnvironment.Table]
+    ) {
         do {
             let size = try File(path, 0).size
             let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
             // A directory that we may not write to: no other process can be writing with us either.
             let usesLock = !isReadOnly || Directory.isWritable(path)
-            let environment = try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+            let environment = try LMDBEnvironment(
+                path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
             let tables = try environment.tables(tableNames).compactMap { $0 }
             guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
             return (environment, tables)
@@ -125,6 +131,12 @@ final class Archive: Sendable {
     static func seal(_ key: [UInt8], _ value: UnsafeRawBufferPointer, into out: inout ByteBuffer) {
         out.put(value)
         out.put(fixed64: checksum(key, value))
+    }
+
+    /// Puts behind a value that lies at the buffer's end the checksum of its key and itself.
+    static func seal(_ key: [UInt8], from start: Int, in out: inout ByteBuffer) {
+        let sum = checksum(key, UnsafeRawBufferPointer(rebasing: out.bytes[start...]))
+        out.put(fixed64: sum)
     }
 
     static func sealed(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
@@ -191,7 +203,7 @@ final class Archive: Sendable {
             var missing: [UInt64] = []
             repeat {
                 missing.removeAll()
-                row = try LogRow(decoding: value) { number in
+                row = try LogRow(key: key, decoding: value) { number in
                     if let known = cache[number] { return known }
                     missing.append(number)
                     return ReplicaID(high: 0, low: number)

@@ -24,6 +24,8 @@ final class DecodedRun {
         var hasReply = false
         var isErased = false
         var hasExtra = false
+        /// Whether the event's own clock is the hub's.
+        fileprivate var isHubTime = false
         var seq: Seq = 0
         var counter: UInt64 = 0
         var originHLC: UInt64 = 0
@@ -99,7 +101,9 @@ final class DecodedRun {
             let count = Int(try reader.fixed32())
             rawChecksum = try reader.fixed64()
             metaChecksum = try reader.fixed64()
-            guard count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else { throw CodecError(.badValue) }
+            guard count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
+                throw CodecError(.badValue)
+            }
             var table: [(Int, Int, UInt64)] = []
             for _ in 0..<count { table.append((Int(try reader.fixed32()), Int(try reader.fixed32()), try reader.fixed64())) }
             let end = reader.offset
@@ -142,6 +146,14 @@ final class DecodedRun {
     }
 
     private func parse(_ bytes: UnsafeRawBufferPointer) throws {
+        // Filled as locals: each access to a class's own would be checked for exclusivity.
+        var slices: [Slice] = []
+        var events = ContiguousArray<Item>()
+        var order = ContiguousArray<UInt32>()
+        var users: [UserID] = []
+        var replicas: [ReplicaID] = []
+        var extras: [Int: [UInt8]] = [:]
+        var commitments: [Int: Hash256] = [:]
         let header = try Header(bytes, at: position)
         let rawSection = UnsafeRawBufferPointer(rebasing: bytes[header.raw])
         guard XXH64.hash(rawSection, seed: position) == header.rawChecksum else { throw ChecksumMismatch(part: "ids") }
@@ -153,7 +165,9 @@ final class DecodedRun {
         var start = 0
         for frame in header.frames {
             frames.append(
-                Frame(offset: frame.range.lowerBound, compressed: frame.range.count, rawStart: start, rawBytes: frame.raw, checksum: frame.checksum))
+                Frame(
+                    offset: frame.range.lowerBound, compressed: frame.range.count, rawStart: start, rawBytes: frame.raw,
+                    checksum: frame.checksum))
             start += frame.raw
         }
         isLoaded = Array(repeating: false, count: frames.count)
@@ -175,7 +189,8 @@ final class DecodedRun {
             messages += Int(entry >> 1)
             if entry & 1 == 0 { conversations += 1 }
         }
-        guard replicaCount <= header.events, commitmentCount <= header.events, explicitCount <= 2 * header.events, messages <= header.events,
+        guard replicaCount <= header.events, commitmentCount <= header.events, explicitCount <= 2 * header.events,
+            messages <= header.events,
             raw.remaining == 16 * (conversations + messages + replicaCount + explicitCount) + Hash256.byteCount * commitmentCount
         else { throw CodecError(.badValue) }
         var logIDs = ByteReader(try raw.take(16 * conversations))
@@ -214,6 +229,9 @@ final class DecodedRun {
         events.reserveCapacity(header.events)
         var textOffset = 0
         var restOffset = 0
+        var ids = TargetTable()
+        var recent: [UInt32] = []
+        var lanes: [(replica: UInt32, next: UInt64)] = []
         for (sliceNumber, head) in heads.enumerated() {
             let firstSeq = try directory.varint()
             let count = try directory.varint()
@@ -222,16 +240,18 @@ final class DecodedRun {
             if head & 1 == 0 {
                 log = .conversation(try logIDs.identifier())
             } else {
-                log = .user(try user(directory.varint()))
+                let number = try directory.varint()
+                guard number < UInt64(users.count) else { throw CodecError(.badValue) }
+                log = .user(users[Int(number)])
             }
             slices.append(Slice(log: log, firstSeq: firstSeq, range: events.count..<events.count + Int(count)))
-            var recent: [UInt32] = []
+            recent.removeAll(keepingCapacity: true)
             var replica: UInt32 = .max
-            var lanes: [(replica: UInt32, next: UInt64)] = []
+            lanes.removeAll(keepingCapacity: true)
             var lane = -1
             var time: UInt64 = 0
             var lastTarget: Seq = 0
-            var ids = TargetTable()
+            ids.begin(first: firstSeq, count: Int(count))
             for seq in firstSeq..<firstSeq + count {
                 var item = Item()
                 item.seq = seq
@@ -268,9 +288,14 @@ final class DecodedRun {
                 item.counter = lanes[lane].next
                 if flag & RunEncoder.Flag.counter != 0 { item.counter &+= try counters.varint() }
                 lanes[lane].next = item.counter &+ 1
-                time = time &+ UInt64(bitPattern: try times.zigzag())
-                item.originHLC = time << 16
-                if flag & RunEncoder.Flag.originCounter != 0 { item.originHLC |= (try originCounters.varint()) & 0xFFFF }
+                let step = try times.varint()
+                if step == 0 {
+                    item.isHubTime = true
+                } else {
+                    time = time &+ ((step &- 1) >> 1 ^ (0 &- ((step &- 1) & 1)))
+                    item.originHLC = time << 16
+                    if flag & RunEncoder.Flag.originCounter != 0 { item.originHLC |= (try originCounters.varint()) & 0xFFFF }
+                }
 
                 let form = RunEncoder.Form(kind: kind)
                 if flag & RunEncoder.Flag.odd != 0 {
@@ -371,50 +396,79 @@ final class DecodedRun {
                 hubCounter = step == 0 ? hubCounter &+ counter : counter
                 hubTime = (hubTime &+ step) & 0xFFFF_FFFF_FFFF
                 events[place].hlc = hubTime << 16 | UInt64(hubCounter)
+                if events[place].isHubTime { events[place].originHLC = events[place].hlc }
                 events[place].position = position + UInt64(order.count)
                 order.append(UInt32(place))
             }
             next[Int(slice)] = first + Int(count) + 1
         }
+        self.slices = slices
+        self.events = events
+        self.order = order
+        self.users = users
+        self.replicas = replicas
+        self.extras = extras
+        self.commitments = commitments
     }
 
-    private func user(_ number: UInt64) throws(CodecError) -> UserID {
-        guard number < UInt64(users.count) else { throw CodecError(.badValue) }
-        return users[Int(number)]
-    }
-
-    /// The message ids and next chunk indexes by the seq of the message, with the last one at hand.
+    /// The message ids and next chunk indexes by the seq of the message.
     private struct TargetTable {
-        private var all: [Seq: (id: MessageID, next: UInt32)] = [:]
-        private var last: (seq: Seq, id: MessageID, next: UInt32)?
-
-        /// The next chunk's index of the target that was looked up last.
-        var nextIndex: UInt32 {
-            get { last?.next ?? 0 }
-            set { last?.next = newValue }
+        private struct Entry {
+            var id = MessageID(high: 0, low: 0)
+            var hasID = false
+            var next: UInt32 = 0
         }
 
-        subscript(seq: Seq) -> MessageID? {
-            mutating get {
-                if let last, last.seq == seq { return last.id }
-                guard let found = all[seq] else { return nil }
-                keep()
-                last = (seq, found.id, found.next)
-                return found.id
-            }
+        private var first: Seq = 0
+        private var count: UInt64 = 0
+        private var own = ContiguousArray<Entry>()
+        /// Of messages of earlier runs.
+        private var outside: [Seq: Entry] = [:]
+        private var last: Seq = 0
+
+        mutating func begin(first: Seq, count: Int) {
+            self.first = first
+            self.count = UInt64(count)
+            own.removeAll(keepingCapacity: true)
+            for _ in 0..<count { own.append(Entry()) }
+            if !outside.isEmpty { outside.removeAll(keepingCapacity: true) }
+            last = 0
+        }
+
+        /// The next chunk's index of the target that was asked for or set last.
+        var nextIndex: UInt32 {
+            get { last &- first < count ? own[Int(last &- first)].next : outside[last]?.next ?? 0 }
             set {
-                guard let newValue else { return }
-                if last?.seq == seq {
-                    last?.id = newValue
+                if last &- first < count {
+                    own[Int(last &- first)].next = newValue
                 } else {
-                    keep()
-                    last = (seq, newValue, all[seq]?.next ?? 0)
+                    outside[last]?.next = newValue
                 }
             }
         }
 
-        private mutating func keep() {
-            if let last { all[last.seq] = (last.id, last.next) }
+        subscript(seq: Seq) -> MessageID? {
+            mutating get {
+                if seq &- first < count {
+                    guard own[Int(seq &- first)].hasID else { return nil }
+                    last = seq
+                    return own[Int(seq &- first)].id
+                }
+                guard let found = outside[seq] else { return nil }
+                last = seq
+                return found.id
+            }
+            set {
+                guard let newValue else { return }
+                last = seq
+                if seq &- first < count {
+                    own[Int(seq &- first)].id = newValue
+                    own[Int(seq &- first)].hasID = true
+                } else {
+                    outside[seq, default: Entry()].id = newValue
+                    outside[seq]?.hasID = true
+                }
+            }
         }
     }
 
@@ -437,7 +491,8 @@ final class DecodedRun {
             try value.withUnsafeBytes { bytes in
                 let section = UnsafeRawBufferPointer(rebasing: bytes[frame.offset..<frame.offset + frame.compressed])
                 guard XXH64.hash(section, seed: position) == frame.checksum else { throw ChecksumMismatch(part: "texts") }
-                try decompressor.decompress(section, into: UnsafeMutableRawBufferPointer(start: textBase! + frame.rawStart, count: frame.rawBytes))
+                try decompressor.decompress(
+                    section, into: UnsafeMutableRawBufferPointer(start: textBase! + frame.rawStart, count: frame.rawBytes))
             }
         } catch {
             throw RunError(position: position, underlying: error)
@@ -459,7 +514,8 @@ final class DecodedRun {
     func body(at place: Int) throws -> BodyParts {
         let item = events[place]
         try load(textOf: item)
-        let text = UnsafeRawBufferPointer(start: textBase.map { UnsafeRawPointer($0) + Int(item.textOffset) }, count: textBase == nil ? 0 : Int(item.textLength))
+        let text = UnsafeRawBufferPointer(
+            start: textBase.map { UnsafeRawPointer($0) + Int(item.textOffset) }, count: textBase == nil ? 0 : Int(item.textLength))
         return BodyParts(text: text, rest: rest(at: place))
     }
 
@@ -467,7 +523,8 @@ final class DecodedRun {
         let item = events[place]
         return Envelope(
             log: slices[Int(item.slice)].log, seq: item.seq,
-            origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)), hlc: HLC(rawValue: item.hlc),
+            origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)),
+            hlc: HLC(rawValue: item.hlc),
             author: users[Int(item.author)], kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex,
             targetSeq: item.target, replyTo: item.hasReply ? item.replyTo : nil, extra: item.hasExtra ? extras[place] ?? [] : [])
     }
@@ -475,8 +532,10 @@ final class DecodedRun {
     func effect(at place: Int) throws -> Effect {
         let item = events[place]
         let text = UnsafeRawBufferPointer(start: nil, count: 0)
-        var effect = try Effect(envelope: envelope(at: place), body: item.kind == Event.Kind.participantJoined.rawValue || item.kind == Event.Kind.participantLeft.rawValue
-            || item.kind == Event.Kind.conversationCreated.rawValue ? body(at: place) : BodyParts(text: text, rest: rest(at: place)))
+        var effect = try Effect(
+            envelope: envelope(at: place),
+            body: item.kind == Event.Kind.participantJoined.rawValue || item.kind == Event.Kind.participantLeft.rawValue
+                || item.kind == Event.Kind.conversationCreated.rawValue ? body(at: place) : BodyParts(text: text, rest: rest(at: place)))
         effect.textBytes = Int(item.textLength)
         return effect
     }
@@ -489,7 +548,8 @@ final class DecodedRun {
         if case .conversation(let id) = log { conversation = id }
         do {
             let content = try Event.Content(
-                kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex, replyTo: item.hasReply ? item.replyTo : nil,
+                kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex,
+                replyTo: item.hasReply ? item.replyTo : nil,
                 body: body, isErased: item.isErased, conversation: &conversation)
             return RecordedEvent(
                 log: log, seq: item.seq, position: item.position,

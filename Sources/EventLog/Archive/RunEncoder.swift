@@ -4,13 +4,17 @@ struct PendingEvent {
     var body: BodyParts
     /// SHA-256(salt ‖ body) of a body that was erased.
     var commitment: Hash256?
+    /// The caller's own small numbers of the log and the author, which save looking them up; negative: none. All events of a run have
+    /// both, or none has.
+    var logNumber = -1
+    var authorNumber = -1
 }
 
-/// How a run is cut and compressed; settled by measuring (docs/ARCHITECTURE.md).
+/// How a run is cut and compressed; settled by measuring (docs/archive-shape.md).
 struct RunShape {
     /// Text and envelope bytes after which a run is closed.
-    var rawBytesMax = 1 << 20
-    var eventsMax = 16_384
+    var rawBytesMax = 2 << 20
+    var eventsMax = 32_768
     /// Texts are compressed in frames of about this many bytes, so that one message costs one frame.
     var textFrameBytes = 1 << 18
     var metaLevel = 6
@@ -23,25 +27,58 @@ struct RunEncoder: ~Copyable {
 
     /// Bits of the flags column.
     enum Flag {
-        static let replica: UInt8 = 1, counter: UInt8 = 2, originCounter: UInt8 = 4, explicitID: UInt8 = 8, index: UInt8 = 16, rest: UInt8 = 32, odd: UInt8 = 64
+        static let replica: UInt8 = 1, counter: UInt8 = 2, originCounter: UInt8 = 4, explicitID: UInt8 = 8, index: UInt8 = 16,
+            rest: UInt8 = 32, odd: UInt8 = 64
         static let erased: UInt8 = 128
     }
 
     struct Slice {
         var log: LogID
+        /// As the caller numbers it.
+        var logNumber: Int
         var firstSeq: Seq
         var count: Int
         var messages: Int
+    }
+
+    /// Numbers in the order of first appearance in a run, for things that the caller numbered already.
+    private struct Renumbering {
+        private var numbers = ContiguousArray<(run: Int, number: Int)>()
+        private var run = 0
+
+        mutating func begin() { run += 1 }
+
+        mutating func number(of given: Int, next: Int) -> (number: Int, isNew: Bool) {
+            while numbers.count <= given { numbers.append((0, 0)) }
+            if numbers[given].run == run { return (numbers[given].number, false) }
+            numbers[given] = (run, next)
+            return (next, true)
+        }
+    }
+
+    /// What a slice tells of a seq of its own: the message's id and the next chunk's index.
+    private struct Known {
+        var id = MessageID(high: 0, low: 0)
+        var hasID = false
+        var next: UInt32 = 0
     }
 
     private let shape: RunShape
     private let metaCompressor: ZstdCompressor
     private let textCompressor: ZstdCompressor
     private var kinds = ByteBuffer(), flags = ByteBuffer(), authors = ByteBuffer(), newAuthors = ByteBuffer(), times = ByteBuffer()
-    private var originCounters = ByteBuffer(), replicas = ByteBuffer(), counters = ByteBuffer(), targets = ByteBuffer(), indexes = ByteBuffer()
-    private var textLengths = ByteBuffer(), restLengths = ByteBuffer(), odd = ByteBuffer(), orderSlices = ByteBuffer(), orderCounts = ByteBuffer()
+    private var originCounters = ByteBuffer(), replicas = ByteBuffer(), counters = ByteBuffer(), targets = ByteBuffer(),
+        indexes = ByteBuffer()
+    private var textLengths = ByteBuffer(), restLengths = ByteBuffer(), odd = ByteBuffer(), orderSlices = ByteBuffer(),
+        orderCounts = ByteBuffer()
     private var hubTimes = ByteBuffer(), hubCounters = ByteBuffer(), rest = ByteBuffer(), strings = ByteBuffer(), directory = ByteBuffer()
-    private var sentIDs = ByteBuffer(), explicitIDs = ByteBuffer(), commitments = ByteBuffer(), replicaIDs = ByteBuffer(), logIDs = ByteBuffer()
+    private var sentIDs = ByteBuffer(), explicitIDs = ByteBuffer(), commitments = ByteBuffer(), replicaIDs = ByteBuffer(),
+        logIDs = ByteBuffer()
+    private var logNumbers = Renumbering(), authorNumbers = Renumbering()
+    private var sliceIndex = ContiguousArray<Int32>(), sorted = ContiguousArray<Int32>()
+    private var known = ContiguousArray<Known>(), recent = ContiguousArray<Int>()
+    /// By the replica's number: the slice that it wrote in last, and its next counter there.
+    private var lanes = ContiguousArray<(slice: Int, next: UInt64)>()
     private var head = ByteBuffer(), meta = ByteBuffer(), raw = ByteBuffer(), texts = ByteBuffer(), compressed = ByteBuffer()
 
     init(shape: RunShape) {
@@ -50,33 +87,41 @@ struct RunEncoder: ~Copyable {
         textCompressor = ZstdCompressor(level: shape.textLevel)
     }
 
-    /// Encodes events that stand in commit order from `position` on. Returns the slices, one a log, in order of first appearance.
     mutating func encode(_ events: [PendingEvent], at position: Position, into out: inout ByteBuffer) throws -> [Slice] {
+        try events.withUnsafeBufferPointer { try encode($0, at: position, into: &out) }
+    }
+
+    /// Encodes events that stand in commit order from `position` on. Returns the slices, one a log, in order of first appearance.
+    mutating func encode(_ events: UnsafeBufferPointer<PendingEvent>, at position: Position, into out: inout ByteBuffer) throws -> [Slice] {
         reset()
         // Group by log, keeping each log's order.
+        let isNumbered = (events.first?.logNumber ?? -1) >= 0
         var sliceOf: [LogID: Int] = [:]
         var slices: [Slice] = []
-        var sliceIndex = [Int](repeating: 0, count: events.count)
         var previous = -1
         var repeats: UInt64 = 0
-        var lastLog: LogID?
-        for (index, event) in events.enumerated() {
-            let log = event.envelope.log
-            if log != lastLog {
-                if let known = sliceOf[log] {
-                    sliceIndex[index] = known
-                } else {
-                    sliceOf[log] = slices.count
-                    sliceIndex[index] = slices.count
-                    slices.append(Slice(log: log, firstSeq: event.envelope.seq, count: 0, messages: 0))
-                }
-                lastLog = log
+        for index in events.indices {
+            let slice: Int
+            var isNew = false
+            if isNumbered {
+                (slice, isNew) = logNumbers.number(of: events[index].logNumber, next: slices.count)
+            } else if index > 0, events[index].envelope.log == events[index - 1].envelope.log {
+                slice = previous
+            } else if let known = sliceOf[events[index].envelope.log] {
+                slice = known
             } else {
-                sliceIndex[index] = sliceIndex[index - 1]
+                slice = slices.count
+                sliceOf[events[index].envelope.log] = slice
+                isNew = true
             }
-            let slice = sliceIndex[index]
+            if isNew {
+                let envelope = events[index].envelope
+                slices.append(Slice(log: envelope.log, logNumber: events[index].logNumber, firstSeq: envelope.seq, count: 0, messages: 0))
+            }
+            sliceIndex.append(Int32(slice))
+            guard events[index].envelope.seq == slices[slice].firstSeq &+ Seq(slices[slice].count) else { throw CodecError(.badValue) }
             slices[slice].count += 1
-            if event.envelope.kind == Event.Kind.messageSent.rawValue { slices[slice].messages += 1 }
+            if events[index].envelope.kind == Event.Kind.messageSent.rawValue { slices[slice].messages += 1 }
             if slice == previous {
                 repeats += 1
             } else {
@@ -89,8 +134,8 @@ struct RunEncoder: ~Copyable {
         if previous >= 0 { orderCounts.put(varint: repeats) }
         var hubTime: UInt64 = 0
         var hubCounter: UInt16 = 0
-        for event in events {
-            let hlc = event.envelope.hlc
+        for index in events.indices {
+            let hlc = events[index].envelope.hlc
             // Modular differences: the clock never goes back, but the format must carry whatever it is given.
             hubTimes.put(varint: (hlc.milliseconds &- hubTime) & 0xFFFF_FFFF_FFFF)
             hubCounters.put(varint: UInt64(hlc.milliseconds == hubTime ? hlc.counter &- hubCounter : hlc.counter))
@@ -99,21 +144,27 @@ struct RunEncoder: ~Copyable {
         }
         var starts = [Int](repeating: 0, count: slices.count + 1)
         for (index, slice) in slices.enumerated() { starts[index + 1] = starts[index] + slice.count }
-        var sorted = [Int](repeating: 0, count: events.count)
+        for _ in events.indices { sorted.append(0) }
         var fill = starts
         for index in events.indices {
-            sorted[fill[sliceIndex[index]]] = index
-            fill[sliceIndex[index]] += 1
+            let slice = Int(sliceIndex[index])
+            sorted[fill[slice]] = Int32(index)
+            fill[slice] += 1
         }
 
         var userNumbers: [UserID: Int] = [:]
+        var users = 0
         func number(of user: UserID, _ strings: inout ByteBuffer) -> Int {
             if let known = userNumbers[user] { return known }
             strings.put(lengthOf: user.string)
-            userNumbers[user] = userNumbers.count
-            return userNumbers.count - 1
+            userNumbers[user] = users
+            users += 1
+            return users - 1
         }
         var replicaNumbers: [ReplicaID: Int] = [:]
+        var lastReplicaID: ReplicaID?
+        var replica = -1
+        var outside: [Seq: Known] = [:]
         var frames: [(start: Int, end: Int)] = []
         var frameStart = 0
         for (sliceNumber, slice) in slices.enumerated() {
@@ -124,20 +175,31 @@ struct RunEncoder: ~Copyable {
             case .conversation(let id): logIDs.put(id)
             case .user(let user): directory.put(varint: UInt64(number(of: user, &strings)))
             }
-            var recent: [Int] = []  // authors, the latest first
+            recent.removeAll(keepingCapacity: true)  // authors, the latest first
+            known.removeAll(keepingCapacity: true)
+            if !outside.isEmpty { outside.removeAll(keepingCapacity: true) }
             var lastReplica = -1
-            var nextCounter: [Int: UInt64] = [:]
             var lastTime: UInt64 = 0
             var lastTarget: Seq = 0
-            var ids: [Seq: MessageID] = [:]
-            var nextIndex: [Seq: UInt32] = [:]
             for place in starts[sliceNumber]..<starts[sliceNumber + 1] {
-                let event = events[sorted[place]]
+                let event = events[Int(sorted[place])]
                 let envelope = event.envelope
                 var flag: UInt8 = 0
                 kinds.put(varint: UInt64(envelope.kind))
+                known.append(Known())
 
-                let author = number(of: envelope.author, &strings)
+                let author: Int
+                if isNumbered {
+                    let (found, isNew) = authorNumbers.number(of: event.authorNumber, next: users)
+                    if isNew {
+                        // A user's log may have named the user before; twice among the names does no harm.
+                        strings.put(lengthOf: envelope.author.string)
+                        users += 1
+                    }
+                    author = found
+                } else {
+                    author = number(of: envelope.author, &strings)
+                }
                 if let rank = recent.firstIndex(of: author) {
                     authors.put(varint: UInt64(rank))
                     if rank > 0 {
@@ -151,40 +213,51 @@ struct RunEncoder: ~Copyable {
                 }
 
                 let origin = envelope.origin
-                let replica: Int
-                if let known = replicaNumbers[origin.replica] {
-                    replica = known
-                } else {
-                    replica = replicaNumbers.count
-                    replicaNumbers[origin.replica] = replica
-                    replicaIDs.put(origin.replica)
+                if origin.replica != lastReplicaID {
+                    lastReplicaID = origin.replica
+                    if let number = replicaNumbers[origin.replica] {
+                        replica = number
+                    } else {
+                        replica = replicaNumbers.count
+                        replicaNumbers[origin.replica] = replica
+                        replicaIDs.put(origin.replica)
+                        lanes.append((-1, 1))
+                    }
                 }
                 if replica != lastReplica {
                     flag |= Flag.replica
                     replicas.put(varint: UInt64(replica))
                     lastReplica = replica
                 }
-                let expected = nextCounter[replica] ?? 1
+                let expected = lanes[replica].slice == sliceNumber ? lanes[replica].next : 1
                 if origin.counter != expected {
                     flag |= Flag.counter
                     counters.put(varint: origin.counter &- expected)
                 }
-                nextCounter[replica] = origin.counter &+ 1
-                times.put(zigzag: Int64(bitPattern: origin.hlc.milliseconds &- lastTime))
-                lastTime = origin.hlc.milliseconds
-                if origin.hlc.counter != 0 {
-                    flag |= Flag.originCounter
-                    originCounters.put(varint: UInt64(origin.hlc.counter))
+                lanes[replica] = (sliceNumber, origin.counter &+ 1)
+                if origin.hlc == envelope.hlc {
+                    times.put(varint: 0)
+                } else {
+                    // The difference of two numbers of 48 bits, so that there is room for one more.
+                    let step = Int64(origin.hlc.milliseconds) - Int64(lastTime)
+                    times.put(varint: UInt64(bitPattern: (step << 1) ^ (step >> 63)) + 1)
+                    lastTime = origin.hlc.milliseconds
+                    if origin.hlc.counter != 0 {
+                        flag |= Flag.originCounter
+                        originCounters.put(varint: UInt64(origin.hlc.counter))
+                    }
                 }
 
                 let form = Form(kind: envelope.kind)
                 let isUsual: Bool
                 switch form {
                 case .sent:
-                    isUsual = envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
+                    isUsual =
+                        envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
                         && envelope.targetSeq < envelope.seq
                 case .about:
-                    isUsual = envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
+                    isUsual =
+                        envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
                 case .plain:
                     isUsual = envelope.message == nil && envelope.chunkIndex == 0 && envelope.targetSeq == 0 && envelope.replyTo == nil
                 }
@@ -192,31 +265,39 @@ struct RunEncoder: ~Copyable {
                     switch form {
                     case .sent:
                         sentIDs.put(envelope.message!)
-                        ids[envelope.seq] = envelope.message!
+                        known[known.count - 1].id = envelope.message!
+                        known[known.count - 1].hasID = true
                         if let replyTo = envelope.replyTo {
                             flag |= Flag.index
                             targets.put(varint: envelope.seq - envelope.targetSeq)
-                            if ids[envelope.targetSeq] != replyTo {
+                            if !learn(replyTo, at: envelope.targetSeq, in: slice, &outside) {
                                 flag |= Flag.explicitID
                                 explicitIDs.put(replyTo)
-                                ids[envelope.targetSeq] = replyTo
                             }
                         }
                     case .about:
                         targets.put(varint: envelope.targetSeq == lastTarget ? 0 : envelope.seq - envelope.targetSeq)
                         lastTarget = envelope.targetSeq
-                        if ids[envelope.targetSeq] != envelope.message! {
+                        if !learn(envelope.message!, at: envelope.targetSeq, in: slice, &outside) {
                             flag |= Flag.explicitID
                             explicitIDs.put(envelope.message!)
-                            ids[envelope.targetSeq] = envelope.message!
                         }
                         let isChunk = envelope.kind == Event.Kind.chunkAppended.rawValue
-                        let wanted = isChunk ? nextIndex[envelope.targetSeq] ?? 0 : 0
+                        var wanted: UInt32 = 0
+                        if isChunk {
+                            if envelope.targetSeq >= slice.firstSeq {
+                                let target = Int(envelope.targetSeq - slice.firstSeq)
+                                wanted = known[target].next
+                                known[target].next = envelope.chunkIndex &+ 1
+                            } else {
+                                wanted = outside[envelope.targetSeq]!.next
+                                outside[envelope.targetSeq]!.next = envelope.chunkIndex &+ 1
+                            }
+                        }
                         if envelope.chunkIndex != wanted {
                             flag |= Flag.index
                             indexes.put(varint: UInt64(envelope.chunkIndex))
                         }
-                        if isChunk { nextIndex[envelope.targetSeq] = envelope.chunkIndex &+ 1 }
                     case .plain: break
                     }
                 } else {
@@ -254,7 +335,7 @@ struct RunEncoder: ~Copyable {
         }
         if texts.count > frameStart { frames.append((frameStart, texts.count)) }
 
-        raw.put(varint: UInt64(replicaNumbers.count))
+        raw.put(varint: UInt64(lanes.count))
         raw.put(varint: UInt64(commitments.count / Hash256.byteCount))
         raw.put(varint: UInt64(explicitIDs.count / 16))
         raw.put(head.bytes)
@@ -264,7 +345,7 @@ struct RunEncoder: ~Copyable {
         raw.put(explicitIDs.bytes)
         raw.put(commitments.bytes)
 
-        meta.put(varint: UInt64(userNumbers.count))
+        meta.put(varint: UInt64(users))
         meta.put(column: strings)
         meta.put(column: directory)
         meta.put(column: orderSlices)
@@ -290,7 +371,8 @@ struct RunEncoder: ~Copyable {
         var table: [(compressed: Int, raw: Int, checksum: UInt64)] = []
         for frame in frames {
             let start = compressed.count
-            let length = try textCompressor.compress(UnsafeRawBufferPointer(rebasing: texts.bytes[frame.start..<frame.end]), into: &compressed)
+            let length = try textCompressor.compress(
+                UnsafeRawBufferPointer(rebasing: texts.bytes[frame.start..<frame.end]), into: &compressed)
             let bytes = UnsafeRawBufferPointer(rebasing: compressed.bytes[start..<start + length])
             table.append((length, frame.end - frame.start, XXH64.hash(bytes, seed: position)))
         }
@@ -316,7 +398,26 @@ struct RunEncoder: ~Copyable {
         return slices
     }
 
+    /// Whether the id of the message at a seq is known to be this one; it is from now on.
+    private mutating func learn(_ id: MessageID, at seq: Seq, in slice: Slice, _ outside: inout [Seq: Known]) -> Bool {
+        if seq >= slice.firstSeq {
+            let place = Int(seq - slice.firstSeq)
+            if known[place].hasID, known[place].id == id { return true }
+            known[place].id = id
+            known[place].hasID = true
+            return false
+        }
+        if outside[seq]?.id == id { return true }
+        outside[seq, default: Known(hasID: true)].id = id
+        return false
+    }
+
     private mutating func reset() {
+        logNumbers.begin()
+        authorNumbers.begin()
+        sliceIndex.removeAll(keepingCapacity: true)
+        sorted.removeAll(keepingCapacity: true)
+        lanes.removeAll(keepingCapacity: true)
         kinds.removeAll()
         flags.removeAll()
         authors.removeAll()

@@ -236,6 +236,14 @@ package struct ByteReader {
     }
 }
 
+extension UnsafeRawBufferPointer {
+    /// Whether the bytes are the same as others, of which there are as many.
+    @inline(__always) package func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
+        guard let start = baseAddress, let otherStart = other.baseAddress else { return true }
+        return memcmp(start, otherStart, count) == 0
+    }
+}
+
 /// Validates UTF-8 and copies it.
 @inline(__always) package func text(of bytes: UnsafeRawBufferPointer) throws(CodecError) -> String {
     if bytes.isEmpty { return "" }

@@ -35,7 +35,8 @@ package struct Envelope: Hashable, Sendable {
 extension Envelope {
     /// Field numbers in docs/convstore.proto.
     enum Field {
-        static let conversation = 1, user = 2, seq = 3, replica = 4, counter = 5, originHLC = 6, hlc = 7, author = 8, kind = 9, message = 10, chunkIndex = 11
+        static let conversation = 1, user = 2, seq = 3, replica = 4, counter = 5, originHLC = 6, hlc = 7, author = 8, kind = 9,
+            message = 10, chunkIndex = 11
         static let targetSeq = 12, replyTo = 13
     }
 
@@ -99,6 +100,17 @@ extension Envelope {
 
     /// Reads canonical bytes; anything else is refused.
     package init(canonical bytes: UnsafeRawBufferPointer) throws(CodecError) {
+        try self.init(canonical: bytes) { bytes throws(CodecError) in
+            guard let user = UserID(try text(of: bytes)) else { throw CodecError(.badValue) }
+            return user
+        }
+    }
+
+    /// Reads canonical bytes; the author is whom the closure makes of the name's bytes.
+    @inline(__always)
+    init(
+        canonical bytes: UnsafeRawBufferPointer, authorOf makeAuthor: (UnsafeRawBufferPointer) throws(CodecError) -> UserID
+    ) throws(CodecError) {
         var reader = ByteReader(bytes)
         var log: LogID?
         var seq: UInt64 = 0
@@ -135,7 +147,7 @@ extension Envelope {
             case UInt64(Field.counter) << 3: counter = try nonzero(reader.varint())
             case UInt64(Field.originHLC) << 3 | 1: originHLC = try nonzero(reader.fixed64())
             case UInt64(Field.hlc) << 3 | 1: hlc = try nonzero(reader.fixed64())
-            case UInt64(Field.author) << 3 | 2: author = try reader.user()
+            case UInt64(Field.author) << 3 | 2: author = try makeAuthor(reader.lengthPrefixed())
             case UInt64(Field.kind) << 3:
                 guard let value = UInt32(exactly: try nonzero(reader.varint())) else { throw CodecError(.badValue) }
                 kind = value
@@ -153,7 +165,8 @@ extension Envelope {
         }
         guard let log, let replica, let author, kind != 0 else { throw CodecError(.badField) }
         self.init(
-            log: log, seq: seq, origin: Origin(replica: replica, counter: counter, hlc: HLC(rawValue: originHLC)), hlc: HLC(rawValue: hlc), author: author,
+            log: log, seq: seq, origin: Origin(replica: replica, counter: counter, hlc: HLC(rawValue: originHLC)), hlc: HLC(rawValue: hlc),
+            author: author,
             kind: kind, message: message, chunkIndex: chunkIndex, targetSeq: targetSeq, replyTo: replyTo, extra: extra)
     }
 }

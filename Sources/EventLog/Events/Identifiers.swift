@@ -138,7 +138,10 @@ public struct UserID: Hashable, Comparable, Sendable, CustomStringConvertible {
 
     // Swift's own `==` on String is canonical equivalence: two names that differ in bytes would be one user.
     public static func == (left: Self, right: Self) -> Bool {
-        compareBytes(left.string, right.string) == 0
+        var left = left.string
+        var right = right.string
+        guard left.utf8.count == right.utf8.count else { return false }
+        return left.withUTF8 { a in right.withUTF8 { b in UnsafeRawBufferPointer(a).isEqual(to: UnsafeRawBufferPointer(b)) } }
     }
 
     public static func < (left: Self, right: Self) -> Bool {

@@ -5,7 +5,7 @@ extension SeedTree {
     package struct Cursor: Sendable {
         private let seeds: PuncturedSeeds
         /// The seed of the node (`level`, `number >> level`) at each level up to `top`.
-        private var path = [Hash256](repeating: Hash256(), count: 64)
+        private var path: [Hash256] = []
         /// The number (index + 1) of the leaf that `path` leads to; 0 before the first.
         private var number: UInt64 = 0
         /// The level of the highest seed in `path`.
@@ -26,6 +26,7 @@ extension SeedTree {
             var level = 64 - (wanted ^ number).leadingZeroBitCount
             if number == 0 || level > top {
                 guard let (seed, found) = start(wanted) else { return nil }
+                while path.count <= found { path.append(Hash256()) }
                 path[found] = seed
                 top = found
                 level = found

@@ -231,7 +231,7 @@ extension EventStore {
         }
         tail.append(frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
-        if tail.unarchivedBytes(adding: frame.bytes.count) >= flushBytes { requestFlush() }
+        if tail.bytes >= flushBytes { requestFlush() }
         return results
     }
 
@@ -312,9 +312,4 @@ extension EventStore {
             try flush()
         }
     }
-}
-
-extension Tail {
-    /// Bytes that wait for the archive.
-    func unarchivedBytes(adding more: Int) -> Int { bytes }
 }

@@ -181,7 +181,6 @@ extension EventStore {
                 pending[try frame.envelope(index).log, default: []].append((frame, index))
             }
         }
-        var number = try archive.environment.read { [archive] in try archive.state($0) }.nextNumber
         func folded(_ row: LogRow, _ events: [(TailFrame, Int)]) throws -> LogRow {
             var row = row
             var cursor: SeedTree.Cursor?
@@ -220,15 +219,7 @@ extension EventStore {
                 if try !body(folded(row, events)) { return }
             }
         }
-        // New logs, in the order in which they appeared: so they get the numbers that the flush will give them.
-        for frame in snapshot.frames {
-            for other in frame.others {
-                let log = other.kind == TailFrame.Record.refusal ? try MarkRecord(decoding: frame.other(other.range)).log : try SecretRecord(decoding: frame.other(other.range)).log
-                _ = log
-            }
-        }
-        _ = number
-        number = 0
+        // Logs that only the journal knows; the writer gave them the numbers that the flush will give them.
         let fresh = pending.sorted { ($0.value[0].0.firstPosition, $0.value[0].1) < ($1.value[0].0.firstPosition, $1.value[0].1) }
         for (log, events) in fresh {
             guard let number = writer.withLock({ try? $0.state(of: log)?.row.number }) else { continue }

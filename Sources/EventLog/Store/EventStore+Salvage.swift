@@ -33,7 +33,7 @@ extension EventStore {
                 let bytes = value.array
                 let row = bytes.withUnsafeBytes { bytes -> LogRow? in
                     guard let value = try? Archive.open(name, bytes, "a row") else { return nil }
-                    return try? LogRow(decoding: value) { ReplicaID(high: 0, low: $0) }
+                    return try? LogRow(key: name, decoding: value) { ReplicaID(high: 0, low: $0) }
                 }
                 guard let row else {
                     unread += 1

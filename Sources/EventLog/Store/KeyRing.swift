@@ -2,8 +2,14 @@
 ///
 /// A value: whoever forgets something makes a new ring and writes it before the old one goes.
 struct KeyRing: Sendable {
-    var master: PuncturedSeeds
-    var explicit: [UInt64: PuncturedSeeds] = [:]
+    var master: PuncturedSeeds { didSet { version = Version() } }
+    var explicit: [UInt64: PuncturedSeeds] = [:] { didSet { version = Version() } }
+    /// Another one after each change: whoever keeps what it derived compares by identity.
+    private(set) var version = Version()
+
+    final class Version: Sendable {}
+
+    init(master: PuncturedSeeds) { self.master = master }
 
     /// The seeds of a log; `nil` if its secret is lost.
     func seeds(ofLog number: UInt64) -> PuncturedSeeds? {

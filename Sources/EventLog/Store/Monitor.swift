@@ -7,12 +7,12 @@
 /// A lock with a condition, for threads that wait on one another.
 ///
 /// `@unchecked Sendable`: the value is touched only with the lock held.
-final class Monitor<Value>: @unchecked Sendable {
+package final class Monitor<Value>: @unchecked Sendable {
     private var value: Value
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
-    init(_ value: sending Value) {
+    package init(_ value: sending Value) {
         self.value = value
         pthread_mutex_init(mutex, nil)
         pthread_cond_init(condition, nil)
@@ -26,7 +26,7 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// Runs the closure with the lock.
-    func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         return try body(&value)
@@ -35,7 +35,7 @@ final class Monitor<Value>: @unchecked Sendable {
     /// Waits while the condition holds, then runs the closure, with the lock.
     ///
     /// The condition is asked anew after each waking; no access to the value lasts over the waiting, which others change meanwhile.
-    func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, _ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, _ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         while condition(value) { pthread_cond_wait(self.condition, mutex) }
@@ -43,7 +43,7 @@ final class Monitor<Value>: @unchecked Sendable {
     }
 
     /// The same, but waits at most so long.
-    func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, atMostMilliseconds limit: Int, _ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, atMostMilliseconds limit: Int, _ body: (inout Value) throws -> R) rethrows -> R {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         let nanoseconds = now.tv_nsec + (limit % 1000) * 1_000_000
@@ -54,17 +54,17 @@ final class Monitor<Value>: @unchecked Sendable {
         return try body(&value)
     }
 
-    func wakeAll() { pthread_cond_broadcast(condition) }
+    package func wakeAll() { pthread_cond_broadcast(condition) }
 }
 
 /// A thread of our own: commits wait for the disk, which Swift's shared threads must not.
-enum WorkerThread {
+package enum WorkerThread {
     private final class Box {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    static func start(_ body: @escaping @Sendable () -> Void) {
+    package static func start(_ body: @escaping @Sendable () -> Void) {
         let box = Unmanaged.passRetained(Box(body))
         #if canImport(Glibc)
             var thread = pthread_t()
@@ -89,8 +89,8 @@ enum WorkerThread {
 }
 
 /// The wall clock.
-enum WallClock {
-    static func milliseconds() -> UInt64 {
+package enum WallClock {
+    package static func milliseconds() -> UInt64 {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         return UInt64(now.tv_sec) * 1000 + UInt64(now.tv_nsec) / 1_000_000

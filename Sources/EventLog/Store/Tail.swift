@@ -8,6 +8,8 @@ final class Tail: Sendable {
         /// The last position that readers may see.
         var visible: Position
         var archived: Position
+        /// Bytes of all frames.
+        var bytes = 0
 
         /// The frame in which a position lies.
         func frame(of position: Position) -> (frame: TailFrame, index: Int)? {
@@ -26,20 +28,27 @@ final class Tail: Sendable {
 
     init(frames: [TailFrame], archived: Position) {
         let last = frames.last(where: { !$0.items.isEmpty })?.lastPosition ?? archived
-        state = Mutex(Snapshot(frames: frames, visible: last, archived: archived))
+        state = Mutex(Snapshot(frames: frames, visible: last, archived: archived, bytes: frames.reduce(0) { $0 + $1.bytes.count }))
     }
 
     var snapshot: Snapshot { state.withLock { $0 } }
-    var bytes: Int { state.withLock { $0.frames.reduce(0) { $0 + $1.bytes.count } } }
+    var bytes: Int { state.withLock { $0.bytes } }
     var isEmpty: Bool { state.withLock { $0.frames.isEmpty } }
 
-    func append(_ frame: TailFrame) { state.withLock { $0.frames.append(frame) } }
+    func append(_ frame: TailFrame) {
+        state.withLock {
+            $0.frames.append(frame)
+            $0.bytes += frame.bytes.count
+        }
+    }
 
     func show(through position: Position) { state.withLock { $0.visible = max($0.visible, position) } }
 
     func drop(throughFrame number: UInt64, archived: Position) {
         state.withLock { state in
-            state.frames.removeAll { $0.number <= number }
+            let gone = state.frames.firstIndex { $0.number > number } ?? state.frames.count
+            for frame in state.frames[..<gone] { state.bytes -= frame.bytes.count }
+            state.frames.removeFirst(gone)
             state.archived = max(state.archived, archived)
         }
     }

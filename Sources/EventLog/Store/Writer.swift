@@ -90,7 +90,7 @@ final class Writer {
     }
 
     /// What a flush archived is no longer in the tail; logs that rest are forgotten.
-    func archived(_ rows: [LogID: Seq], memoryBytesMax: Int) {
+    func archived(_ rows: [(log: LogID, seq: Seq)], memoryBytesMax: Int) {
         flushes += 1
         for (log, seq) in rows { known(log)?.dropTail(through: seq) }
         reader.forget()

@@ -89,13 +89,15 @@ public struct DialogueFile: ~Copyable {
         let created = Event.Content.conversationCreated(kind: kind, title: title, participants: participants)
         let author = rows[0].row.author
         items.append(
-            Item(line: rows[0].line, outcome: .event(Event(conversation: id, author: author, content: created), at: rows[0].row.time ?? at)))
+            Item(line: rows[0].line, outcome: .event(Event(conversation: id, author: author, content: created), at: rows[0].row.time ?? at))
+        )
         for (line, row) in rows {
             at = row.time ?? at
             let message = Event.Message(
                 id: DialogueRow.messageID(row.conversation, turn: row.turn), role: row.role, text: row.text,
                 replyTo: row.replyTo.map { DialogueRow.messageID(row.conversation, turn: $0) })
-            items.append(Item(line: line, outcome: .event(Event(conversation: id, author: row.author, content: .messageSent(message)), at: at)))
+            items.append(
+                Item(line: line, outcome: .event(Event(conversation: id, author: row.author, content: .messageSent(message)), at: at)))
         }
     }
 }

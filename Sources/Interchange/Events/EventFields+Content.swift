@@ -96,12 +96,15 @@ extension EventFields {
     private func message() throws(Refusal) -> Event.Message {
         let id: MessageID = try identifier(.messageID)
         let isStreaming = self[.streaming].kind == .absent ? false : try boolean(.streaming)
-        guard self[.parts].isNone || self[.parts].kind == .array || (isExact && self[.parts].kind == .string) else { throw malformed("parts") }
+        guard self[.parts].isNone || self[.parts].kind == .array || (isExact && self[.parts].kind == .string) else {
+            throw malformed("parts")
+        }
         let role = try role()
         let text = self[.text].kind == .absent ? "" : try text(.text)
         let replyTo: MessageID? = self[.replyTo].isNone ? nil : try identifier(.replyTo)
         return Event.Message(
-            id: id, role: role, text: text, isStreaming: isStreaming, replyTo: replyTo, parts: try parts(), requestID: try? self.text(.requestID)
+            id: id, role: role, text: text, isStreaming: isStreaming, replyTo: replyTo, parts: try parts(),
+            requestID: try? self.text(.requestID)
         )
     }
 

@@ -134,7 +134,8 @@ public enum Timestamp {
         guard start < text.count else { return 0 }
         let rest = text.count - start
         if text[start] | 0x20 == UInt8(ascii: "z") { return rest == 1 ? 0 : nil }
-        guard text[start] == UInt8(ascii: "+") || text[start] == UInt8(ascii: "-"), let hours = number(text, start + 1, 2), hours < 24 else { return nil }
+        guard text[start] == UInt8(ascii: "+") || text[start] == UInt8(ascii: "-"), let hours = number(text, start + 1, 2), hours < 24
+        else { return nil }
         var minutes = 0
         if rest > 3 {
             let colon = text[start + 3] == UInt8(ascii: ":") ? 1 : 0

@@ -117,7 +117,8 @@ extension JSONText {
         guard value.kind == .string else { return false }
         guard !value.isEscaped else {
             var text: [UInt8] = []
-            return appendText(of: value, to: &text) && text.elementsEqual(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+            return appendText(of: value, to: &text)
+                && text.elementsEqual(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
         }
         guard value.end - value.start == name.utf8CodeUnitCount else { return false }
         for index in 0..<name.utf8CodeUnitCount where base[value.start + index] != name.utf8Start[index] { return false }

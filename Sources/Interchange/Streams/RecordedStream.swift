@@ -95,7 +95,9 @@ public struct RecordedStream: Sendable {
 
     private static func isDone(_ bytes: [UInt8]) -> Bool {
         func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || 0x09...0x0D ~= byte }
-        guard let first = bytes.firstIndex(where: { !isSpace($0) }), let last = bytes.lastIndex(where: { !isSpace($0) }) else { return false }
+        guard let first = bytes.firstIndex(where: { !isSpace($0) }), let last = bytes.lastIndex(where: { !isSpace($0) }) else {
+            return false
+        }
         return last - first == 5 && bytes[first...last].elementsEqual("[DONE]".utf8)
     }
 }

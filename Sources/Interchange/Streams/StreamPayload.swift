@@ -105,7 +105,9 @@ struct StreamPayload {
             if value.kind == .float, let seconds = Double(json.plainText(value)), seconds >= 0, seconds < Double(Timestamp.maximum / 1000) {
                 return UInt64(seconds * 1000)
             }
-            if let text = json.repairedText(value), let time = Array(text.utf8).withUnsafeBufferPointer(Timestamp.parseLoosely) { return time }
+            if let text = json.repairedText(value), let time = Array(text.utf8).withUnsafeBufferPointer(Timestamp.parseLoosely) {
+                return time
+            }
         }
         return nil
     }

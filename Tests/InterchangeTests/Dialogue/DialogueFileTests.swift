@@ -21,7 +21,8 @@ import Testing
         arguments: [
             ("llm-trials-a", 60, 1200), ("taskmaster4", 3710, 13_915), ("topical-chat-a", 539, 11_760), ("sgd-dev", 2098, 38_768),
             ("irc-ubuntu-train.slice", 7, 9894), ("realpersonachat-a.slice", 173, 5203),
-        ]) func realFiles(_ name: String, _ conversations: Int, _ messages: Int) throws {
+        ]) func realFiles(_ name: String, _ conversations: Int, _ messages: Int) throws
+    {
         var file = try DialogueFile(InputFile.open(Fixtures.path("dialogue/\(name).jsonl.zst")))
         var created = 0
         var sent = 0
@@ -88,14 +89,22 @@ import Testing
         let (ann, bob, system) = (UserID("ann")!, UserID("bob")!, UserID("system")!)
         #expect(events[0].0.content == .conversationCreated(kind: .group, title: "c", participants: [ann, system, bob]))
         #expect(events[0].0.author == ann)
-        #expect(events.map(\.1) == [1_103_966_040_123, 1_103_966_040_123, 1_103_966_040_123, 1_103_966_040_123, 0, 0, 0, 1_103_962_440_000, 1_103_962_440_000])
+        #expect(
+            events.map(\.1) == [
+                1_103_966_040_123, 1_103_966_040_123, 1_103_966_040_123, 1_103_966_040_123, 0, 0, 0, 1_103_962_440_000, 1_103_962_440_000,
+            ])
         let id = { (text: String) in Array(text.utf8).withUnsafeBytes { ContentDigest(of: $0) } }
         #expect(events[0].0.conversation == id("c").identifier())
-        #expect(events[2].0 == Event(conversation: id("c").identifier(), author: system, content: .messageSent(.init(id: id("c\u{0}1").identifier(), role: .system, text: "joined"))))
+        #expect(
+            events[2].0
+                == Event(
+                    conversation: id("c").identifier(), author: system,
+                    content: .messageSent(.init(id: id("c\u{0}1").identifier(), role: .system, text: "joined"))))
         #expect(
             events[3].0.content
                 == .messageSent(.init(id: id("c\u{0}2").identifier(), role: .user, text: "hi", replyTo: id("c\u{0}0").identifier())))
-        #expect(events[4].0.content == .conversationCreated(kind: .assistant, title: "d", participants: [UserID("user")!, UserID("SYSTEM")!]))
+        #expect(
+            events[4].0.content == .conversationCreated(kind: .assistant, title: "d", participants: [UserID("user")!, UserID("SYSTEM")!]))
         #expect(events[6].0.content == .messageSent(.init(id: id("d\u{0}1").identifier(), role: .assistant, text: "a")))
         #expect(events[7].0.content == .conversationCreated(kind: .direct, title: "e", participants: [ann]))
     }
@@ -115,7 +124,9 @@ import Testing
                 [
                 """#)
         #expect(found.map(\.line) == [1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-        let details = found.map { if case .refused(let refusal, let log) = $0.outcome { refusal.detail + (log == nil ? "" : "+") } else { "event" } }
+        let details = found.map {
+            if case .refused(let refusal, let log) = $0.outcome { refusal.detail + (log == nil ? "" : "+") } else { "event" }
+        }
         #expect(details == ["JSON", "event", "event", "turn+", "speaker+", "conv", "text+", "text+", "reply_to+", "event", "JSON"])
     }
 }

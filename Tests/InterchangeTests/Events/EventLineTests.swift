@@ -3,7 +3,8 @@ import Interchange
 import Testing
 
 @Suite("Event lines") struct EventLineTests {
-    static let awkward = "quote \" backslash \\ slash / \u{0}\u{1}\n\r\t\u{8}\u{C}\u{1F} \u{7F}\u{80}\u{9F}\u{A0} \u{2027}\u{2028}\u{2029}\u{202A} é e\u{301} 東京 🙂"
+    static let awkward =
+        "quote \" backslash \\ slash / \u{0}\u{1}\n\r\t\u{8}\u{C}\u{1F} \u{7F}\u{80}\u{9F}\u{A0} \u{2027}\u{2028}\u{2029}\u{202A} é e\u{301} 東京 🙂"
 
     /// One of each kind, and what is special in some.
     static var contents: [Event.Content] {
@@ -16,11 +17,15 @@ import Testing
             .conversationCreated(kind: .assistant, title: awkward, participants: users),
             .conversationUpdated(title: "", attributes: []),
             .conversationUpdated(title: nil, attributes: [.init(name: "a", value: nil)]),
-            .conversationUpdated(title: awkward, attributes: [.init(name: "a", value: awkward), .init(name: "e\u{301}", value: ""), .init(name: "é", value: nil)]),
+            .conversationUpdated(
+                title: awkward,
+                attributes: [.init(name: "a", value: awkward), .init(name: "e\u{301}", value: ""), .init(name: "é", value: nil)]),
             .participantJoined(users[1]), .participantLeft(users[2]),
             .messageSent(.init(id: id, role: .user, text: "")),
-            .messageSent(.init(id: id, role: .assistant, text: awkward, isStreaming: true, replyTo: other, parts: "[]", requestID: awkward)),
-            .messageSent(.init(id: id, role: .system, text: awkward, parts: #"[{"a":[1,1.0,1e+16,null],"b":"\ud83d\u007f\"\\"},NaN,-Infinity]"#)),
+            .messageSent(
+                .init(id: id, role: .assistant, text: awkward, isStreaming: true, replyTo: other, parts: "[]", requestID: awkward)),
+            .messageSent(
+                .init(id: id, role: .system, text: awkward, parts: #"[{"a":[1,1.0,1e+16,null],"b":"\ud83d\u007f\"\\"},NaN,-Infinity]"#)),
             .messageSent(.init(id: id, role: .tool, text: String(repeating: awkward, count: 500), requestID: "")),
             .chunkAppended(message: id, index: 0, text: ""), .chunkAppended(message: id, index: .max, text: awkward),
             .messageCompleted(message: id, finishReason: nil, usage: nil),
@@ -34,10 +39,14 @@ import Testing
     }
 
     static func record(_ content: Event.Content, seq: Seq = 7) -> RecordedEvent {
-        let event = Event(conversation: ConversationID(high: 0xA1A2_A3A4_A5A6_4789, low: 0x8123_4567_89AB_CDEF), author: UserID("ann\"\n")!, content: content)
-        let origin = Origin(replica: ReplicaID(high: .max, low: 0), counter: .max, hlc: HLC(milliseconds: 1_700_000_000_123, counter: 0xBEEF))
+        let event = Event(
+            conversation: ConversationID(high: 0xA1A2_A3A4_A5A6_4789, low: 0x8123_4567_89AB_CDEF), author: UserID("ann\"\n")!,
+            content: content)
+        let origin = Origin(
+            replica: ReplicaID(high: .max, low: 0), counter: .max, hlc: HLC(milliseconds: 1_700_000_000_123, counter: 0xBEEF))
         return RecordedEvent(
-            log: event.log, seq: seq, position: 1_234_567, origin: origin, hlc: HLC(milliseconds: 1_700_000_000_456, counter: 3), event: event,
+            log: event.log, seq: seq, position: 1_234_567, origin: origin, hlc: HLC(milliseconds: 1_700_000_000_456, counter: 3),
+            event: event,
             targetSeq: 5)
     }
 
@@ -62,12 +71,14 @@ import Testing
 
     @Test("a line's members stand in the contract's order") func orderOfMembers() {
         var line: [UInt8] = []
-        EventLineEncoder().append(Self.record(.messageSent(.init(id: .init(high: 1, low: 2), role: .user, text: "a\"é\u{2028}", isStreaming: true))), to: &line)
+        EventLineEncoder().append(
+            Self.record(.messageSent(.init(id: .init(high: 1, low: 2), role: .user, text: "a\"é\u{2028}", isStreaming: true))), to: &line)
         let expected =
             #"{"type":"message.sent","conversation_id":"a1a2a3a4-a5a6-4789-8123-456789abcdef","author":"ann\"\n","at":"2023-11-14T22:13:20.123Z","#
             + #""message_id":"00000000-0000-0001-0000-000000000002","role":"user","text":"a\"é\u2028","streaming":true,"#
             + #""seq":7,"position":1234567,"hlc":"018bcfe569c80003","#
-            + #""origin":{"replica":"ffffffff-ffff-ffff-0000-000000000000","counter":18446744073709551615,"hlc":"018bcfe5687bbeef"}}"# + "\n"
+            + #""origin":{"replica":"ffffffff-ffff-ffff-0000-000000000000","counter":18446744073709551615,"hlc":"018bcfe5687bbeef"}}"#
+            + "\n"
         #expect(String(decoding: line, as: UTF8.self) == expected)
     }
 
@@ -75,7 +86,8 @@ import Testing
         var records = Self.contents.map { Self.record($0) }
         let id = MessageID(high: 1, low: 2)
         for content: Event.Content in [
-            .unknown(kind: 99, body: [0, 255, 10]), .unknown(kind: .max, body: []), .messageCompleted(message: id, finishReason: "", usage: nil),
+            .unknown(kind: 99, body: [0, 255, 10]), .unknown(kind: .max, body: []),
+            .messageCompleted(message: id, finishReason: "", usage: nil),
             .messageSent(.init(id: id, role: .user, text: String(repeating: "\u{1}", count: 1 << 20), parts: "[ 1,\n{\"b\":1,\"a\":2} ]")),
             .messageSent(.init(id: id, role: .user, text: "", parts: "\"}{ injected")), .conversationUpdated(title: nil, attributes: []),
             .reactionSet(message: id, emoji: "", isOn: false), .preferenceSet(key: "", value: nil), .custom(name: "", payload: []),
@@ -119,13 +131,16 @@ import Testing
             #"{"replica":"00000000-0000-0000-0000-000000000001","counter":1,"hlc":"000000000000001"}"#,
             #"{"replica":"00000000-0000-0000-0000-000000000001","counter":1,"hlc":"000000000000000g"}"#,
             #"{"replica":"00000000-0000-0000-0000-000000000001","counter":1,"hlc":1}"#,
-        ]) func malformedOrigin(_ origin: String) {
+        ]) func malformedOrigin(_ origin: String)
+    {
         #expect(throws: Refusal(.malformed, "origin")) { _ = try Self.deletion(origin: origin) }
     }
 
     @Test("an origin is taken in either case, and null is none") func soundOrigin() throws {
         let origin = #"{"hlc":"00000000000000Ff","counter":12,"replica":"ABCDEF00-0000-0000-0000-000000000001","more":[]}"#
-        #expect(try Self.deletion(origin: origin).origin == Origin(replica: .init(high: 0xABCD_EF00_0000_0000, low: 1), counter: 12, hlc: HLC(rawValue: 255)))
+        #expect(
+            try Self.deletion(origin: origin).origin
+                == Origin(replica: .init(high: 0xABCD_EF00_0000_0000, low: 1), counter: 12, hlc: HLC(rawValue: 255)))
         #expect(try Self.deletion(origin: "null").origin == nil)
     }
 
@@ -144,7 +159,8 @@ import Testing
 
     static func deletion(origin: String) throws -> EventLine {
         let id = "00000000-0000-0000-0000-000000000001"
-        let line = #"{"type":"message.deleted","conversation_id":"\#(id)","author":"a","at":"2024-01-01T00:00:00Z","message_id":"\#(id)","origin":\#(origin)}"#
+        let line =
+            #"{"type":"message.deleted","conversation_id":"\#(id)","author":"a","at":"2024-01-01T00:00:00Z","message_id":"\#(id)","origin":\#(origin)}"#
         var decoder = EventLineDecoder()
         return try decoder.decode(Array(line.utf8))
     }

@@ -12,7 +12,8 @@ import Testing
             EventLineEncoder(isExact: true).append(EventLineTests.record(content), secret: [1, 2, 3], to: &line)
             if line.count < 2000 { seeds.append(Array(line.dropLast())) }
         }
-        let tokens = ["\"", "\\", "{", "}", "[", "]", ":", ",", "\\u", "\\ud83d", "null", "1e9", "-0", "\u{0}", "NaN", "\"type\":", " "].map { Array($0.utf8) }
+        let tokens = ["\"", "\\", "{", "}", "[", "]", ":", ",", "\\u", "\\ud83d", "null", "1e9", "-0", "\u{0}", "NaN", "\"type\":", " "].map
+        { Array($0.utf8) }
         var decoder = EventLineDecoder()
         var accepted = 0
         let end = ContinuousClock.now + .seconds(2)
@@ -46,7 +47,8 @@ import Testing
 
     @Test("changed streams end or fail with a typed error") func mutatedStreams() throws {
         var generator = SeededGenerator(seed: 8)
-        let seeds = try Fixtures.objects("streams/index.jsonl").compactMap { $0["file"] as? String }.map { Array(try Fixtures.data($0)) }.filter { $0.count < 8000 }
+        let seeds = try Fixtures.objects("streams/index.jsonl").compactMap { $0["file"] as? String }.map { Array(try Fixtures.data($0)) }
+            .filter { $0.count < 8000 }
         for _ in 0..<300 {
             var bytes = seeds.randomElement(using: &generator)!
             for _ in 0..<Int.random(in: 1...20, using: &generator) {

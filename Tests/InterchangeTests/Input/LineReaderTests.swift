@@ -5,7 +5,9 @@ import Interchange
 import Testing
 
 @Suite("Input files") struct LineReaderTests {
-    private func lines(_ path: String, max: Int = EventLimits.eventBytesMax) throws -> [(number: Int, text: String, isTooLong: Bool, isBlank: Bool)] {
+    private func lines(_ path: String, max: Int = EventLimits.eventBytesMax) throws -> [(
+        number: Int, text: String, isTooLong: Bool, isBlank: Bool
+    )] {
         var reader = try LineReader(InputFile.open(path), lineBytesMax: max)
         var result: [(Int, String, Bool, Bool)] = []
         while try reader.advance() {
@@ -48,12 +50,16 @@ import Testing
 
     @Test("a line over the limit is told without being held") func longLines() throws {
         let scratch = try Scratch()
-        let path = try scratch.file("a", Array("first\n".utf8) + [UInt8](repeating: 120, count: 20_000_000) + Array("\nfit12\nlonger\n".utf8) + [UInt8](repeating: 32, count: 600_000))
+        let path = try scratch.file(
+            "a",
+            Array("first\n".utf8) + [UInt8](repeating: 120, count: 20_000_000) + Array("\nfit12\nlonger\n".utf8)
+                + [UInt8](repeating: 32, count: 600_000))
         let found = try lines(path, max: 5)
         #expect(found.map(\.isTooLong) == [false, true, false, true, true])
         #expect(found.map(\.isBlank) == [false, false, false, false, true])
         #expect(found[2].text == "fit12")
-        let exact = try lines(scratch.file("b", [UInt8](repeating: 120, count: 4 << 20) + [13, 10] + [UInt8](repeating: 120, count: 4 << 20 + 1)))
+        let exact = try lines(
+            scratch.file("b", [UInt8](repeating: 120, count: 4 << 20) + [13, 10] + [UInt8](repeating: 120, count: 4 << 20 + 1)))
         #expect(exact.map(\.isTooLong) == [false, true])
     }
 
@@ -105,6 +111,7 @@ import Testing
         #expect(origins.origin(in: log, at: 5) == Origin(replica: origins.replica, counter: 1, hlc: HLC(milliseconds: 5)))
         #expect(origins.origin(in: .user(UserID("ann")!), at: 5).counter == 1)
         #expect(origins.count(log) == 2)
-        #expect(origins.origin(in: log, at: .max) == Origin(replica: origins.replica, counter: 3, hlc: HLC(milliseconds: Timestamp.maximum)))
+        #expect(
+            origins.origin(in: log, at: .max) == Origin(replica: origins.replica, counter: 3, hlc: HLC(milliseconds: Timestamp.maximum)))
     }
 }

@@ -7,7 +7,9 @@ import Testing
     static let wires: Set<String> = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
 
     /// The result of a stream, fed in slices of the given sizes.
-    static func read(_ bytes: [UInt8], slice: () -> Int = { .max }) throws -> (texts: [String], ending: RecordedStream.Ending, stream: RecordedStream) {
+    static func read(_ bytes: [UInt8], slice: () -> Int = { .max }) throws -> (
+        texts: [String], ending: RecordedStream.Ending, stream: RecordedStream
+    ) {
         var detector = StreamFramingDetector()
         var cuts: [Range<Int>] = []
         var start = 0
@@ -58,15 +60,34 @@ import Testing
         "framing, text and ends",
         arguments: [
             // Several data lines join; one space goes; CR, LF and CRLF; a pending event is taken at the end.
-            ("event: x\r\ndata: {\"type\":\"content_block_delta\",\rdata:\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\r\n\r\ndata: {\"type\":\"message_stop\"}", ["a"], "message_stop"),
-            ("{\"choices\":[{\"index\":1,\"delta\":{\"content\":\"no\"}},{\"index\":0,\"delta\":{\"content\":\"yes\"}}]}\n[DONE]\n", ["yes"], "[DONE]"),
-            ("{\"choices\":[{\"delta\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\",\"text\":\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}}]}", ["ac"], "end_of_stream"),
-            ("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"y\"}}]}\n[DONE]", ["x", "y"], "stop"),
+            (
+                "event: x\r\ndata: {\"type\":\"content_block_delta\",\rdata:\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\r\n\r\ndata: {\"type\":\"message_stop\"}",
+                ["a"], "message_stop"
+            ),
+            (
+                "{\"choices\":[{\"index\":1,\"delta\":{\"content\":\"no\"}},{\"index\":0,\"delta\":{\"content\":\"yes\"}}]}\n[DONE]\n",
+                ["yes"], "[DONE]"
+            ),
+            (
+                "{\"choices\":[{\"delta\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\",\"text\":\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}}]}",
+                ["ac"], "end_of_stream"
+            ),
+            (
+                "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"y\"}}]}\n[DONE]",
+                ["x", "y"], "stop"
+            ),
             ("{\"choices\":[]}\nnot json\n[]\n{\"error\":{\"message\":\"m\"}}", [], "error"),
-            ("{\"type\":\"response.output_text.delta\",\"delta\":\"t\"}\n{\"type\":\"error\"}\n{\"type\":\"response.failed\",\"response\":{\"error\":{}}}", ["t"], "response.failed"),
-            ("{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"th\",\"thought\":true},{\"text\":\"a\"},{\"text\":\"b\"}]}}]}\n{\"candidates\":[{\"finishReason\":\"STOP\"}]}", ["ab"], "STOP"),
+            (
+                "{\"type\":\"response.output_text.delta\",\"delta\":\"t\"}\n{\"type\":\"error\"}\n{\"type\":\"response.failed\",\"response\":{\"error\":{}}}",
+                ["t"], "response.failed"
+            ),
+            (
+                "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"th\",\"thought\":true},{\"text\":\"a\"},{\"text\":\"b\"}]}}]}\n{\"candidates\":[{\"finishReason\":\"STOP\"}]}",
+                ["ab"], "STOP"
+            ),
             ("\u{FEFF}data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\"}}]}\n\n", ["\u{FFFD}"], "end_of_stream"),
-        ]) func rules(_ text: String, _ deltas: [String], _ end: String) throws {
+        ]) func rules(_ text: String, _ deltas: [String], _ end: String) throws
+    {
         for size in [1, 2, 7, 1000] {
             let (texts, ending, _) = try Self.read(Array(text.utf8)) { size }
             #expect(texts == deltas)
@@ -89,7 +110,8 @@ import Testing
 
     @Test("a file becomes a conversation of one streamed message") func fileToEvents() throws {
         let scratch = try Scratch()
-        let text = "{\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"choices\":[{\"index\":0,\"delta\":{\"content\":\"é\"}}]}\n[DONE]\n"
+        let text =
+            "{\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"choices\":[{\"index\":0,\"delta\":{\"content\":\"é\"}}]}\n[DONE]\n"
         let file = try InputFile.open(scratch.file("answer.chunks.txt", text.utf8))
         let digest = try file.contentDigest()
         var events: [Event] = []
@@ -105,11 +127,14 @@ import Testing
         #expect(
             events.map(\.content) == [
                 .conversationCreated(kind: .assistant, title: "answer.chunks.txt", participants: [assistant, user]),
-                .messageSent(.init(id: message, role: .assistant, text: "", isStreaming: true)), .chunkAppended(message: message, index: 0, text: "é"),
+                .messageSent(.init(id: message, role: .assistant, text: "", isStreaming: true)),
+                .chunkAppended(message: message, index: 0, text: "é"),
                 .messageCompleted(message: message, finishReason: "[DONE]", usage: nil),
             ])
         #expect(events.allSatisfy { $0.author == assistant && $0.conversation == digest.identifier() })
         let other = try InputFile.open(scratch.file("other", "{\"type\":\"session.created\"}\n".utf8))
-        #expect { try StreamFile.forEachEvent(of: other, digest: digest, title: "", now: 9) { _, _ in } } throws: { ($0 as? InputError)?.code == .noKnownWire }
+        #expect { try StreamFile.forEachEvent(of: other, digest: digest, title: "", now: 9) { _, _ in } } throws: {
+            ($0 as? InputError)?.code == .noKnownWire
+        }
     }
 }

@@ -1,0 +1,73 @@
+# `make demo` and `make test` are all that a newcomer needs; both install what is missing (scripts/ensure-deps.sh).
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+# A toolchain that stands beside the system's programs is found too.
+export PATH := $(PATH):/opt/swift/usr/bin
+
+# The interpreter of the system's packages, which need not be the first on PATH.
+PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
+SECONDS ?= 60
+BUDGET ?= 50000
+# The shares that `make test` does of what is done in full by `make crashtest` and `make fuzz`.
+TEST_BUDGET ?= 500
+SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
+	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
+
+.PHONY: help demo test build lint format bench fuzz crashtest docs-vectors check-vectors
+
+help:
+	@echo 'make demo                imports real conversations and recorded AI streams, replays one, verifies all, says how fast'
+	@echo 'make test                builds and runs all tests'
+	@echo 'make lint                swift format, strict'
+	@echo 'make format              swift format, in place'
+	@echo 'make bench               measures beside other stores (benchmarks/)'
+	@echo 'make fuzz SECONDS=60     fuzzes the decoders, so long each (fuzz/)'
+	@echo 'make crashtest BUDGET=N  checks N states that a crash may leave (crashtest/)'
+	@echo 'make docs-vectors        writes docs/vectors anew and has them read by an independent decoder'
+
+demo:
+	@scripts/ensure-deps.sh build
+	@scripts/demo.sh
+
+# The crash states come first, so that the test runner has the last word.
+test:
+	@scripts/ensure-deps.sh test
+	swift build --build-tests
+	$(PYTHON) scripts/check-vectors.py
+	@if [ -x crashtest/run.sh ]; then crashtest/run.sh $(TEST_BUDGET); fi
+	SWIFT_BACKTRACE=enable=no swift test --skip-build --disable-xctest
+
+build:
+	@scripts/ensure-deps.sh build
+	swift build -c release --product convstore
+
+lint:
+	@scripts/ensure-deps.sh swift
+	swift format lint --strict --parallel --recursive $(SWIFT_PATHS)
+
+format:
+	@scripts/ensure-deps.sh swift
+	swift format --in-place --parallel --recursive $(SWIFT_PATHS)
+
+bench:
+	@scripts/ensure-deps.sh build
+	benchmarks/run.sh
+
+fuzz:
+	@scripts/ensure-deps.sh build
+	fuzz/run.sh $(SECONDS)
+
+crashtest:
+	@scripts/ensure-deps.sh build
+	crashtest/run.sh $(BUDGET)
+
+# The bytes are our encoder's; that they say what docs/FORMAT.md claims is for check-vectors.py to find.
+docs-vectors:
+	@scripts/ensure-deps.sh test
+	CONVSTORE_WRITE_VECTORS=docs/vectors swift test --filter FormatVectorTests
+	$(PYTHON) scripts/check-vectors.py
+
+check-vectors:
+	@scripts/ensure-deps.sh test
+	$(PYTHON) scripts/check-vectors.py

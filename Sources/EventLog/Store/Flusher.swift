@@ -1,0 +1,239 @@
+internal import Synchronization
+
+/// Seals the journal's events into runs. Lives on the flush's thread.
+final class Flusher {
+    /// A log that recent flushes touched. These lie in one array and are changed in place: a second reference to a row would copy it.
+    private struct Log {
+        var row: LogRow
+        var cursor: SeedTree.Cursor?
+        /// Whether the flush at hand changes it.
+        var isTouched = false
+        let key: [UInt8]
+        let order: (UInt8, UInt64, UInt64)
+
+        init(_ row: LogRow) {
+            let key = Archive.key(log: row.id)
+            func word(_ start: Int) -> UInt64 { key[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) } }
+            self.row = row
+            self.key = key
+            order = (key[0], word(1), word(9))
+        }
+    }
+
+    /// What is known between flushes; forgotten as a whole when it is much.
+    private struct Memory: ~Copyable {
+        var logs: ContiguousArray<Log> = []
+        var places: [LogID: Int] = [:]
+        var users = UserTable()
+        /// The seeds of logs that are made one after the other.
+        var master: SeedTree.Cursor
+        var ring: KeyRing.Version
+    }
+
+    private static let logsMax = 16_384, usersMax = 65_536
+    private unowned let store: EventStore
+    private var encoder = RunEncoder(shape: RunShape())
+    private var memory: Memory?
+    private var sealed = ByteBuffer(capacity: 1 << 20)
+    private var rows = ByteBuffer(capacity: 1 << 16)
+
+    init(store: EventStore) { self.store = store }
+
+    /// One slice of the journal a transaction, so that no commit of the archive is long.
+    func flush() throws {
+        // A store of full durability shows nothing in its tail that is not synced.
+        if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        while true {
+            let snapshot = store.tail.snapshot
+            var frames: [TailFrame] = []
+            var bytes = 0
+            // By number, not by position: a frame of refusals only has no position of its own.
+            let durable = store.journal?.syncedFrame ?? 0
+            for frame in snapshot.frames where frame.number <= durable {
+                if bytes > 0, bytes + frame.bytes.count > 8 << 20 { break }
+                frames.append(frame)
+                bytes += frame.bytes.count
+            }
+            if frames.isEmpty { return }
+            try store.maintenance.withLock { _ in
+                let ring = store.keys.withLock { $0.ring }
+                // A failure leaves it empty: what was folded is not in the archive.
+                var memory = self.memory.take() ?? Memory(master: ring.master.cursor(), ring: ring.version)
+                if memory.logs.count > Self.logsMax || memory.users.count > Self.usersMax || memory.ring !== ring.version {
+                    memory = Memory(master: ring.master.cursor(), ring: ring.version)
+                }
+                try flush(frames, ring, &memory)
+                self.memory = consume memory
+            }
+        }
+    }
+
+    private func row(_ log: LogID, _ nextNumber: inout UInt64) throws -> LogRow {
+        if let found = try store.archive.environment.read({ [archive = store.archive] in try archive.row(log, $0) }) { return found }
+        defer { nextNumber += 1 }
+        return LogRow(id: log, number: nextNumber)
+    }
+
+    private func flush(_ frames: [TailFrame], _ ring: KeyRing, _ memory: inout Memory) throws {
+        let archive = store.archive
+        var state = try archive.environment.read { try archive.state($0) }
+        var touched: [Int] = []
+        var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []
+        var nextNumber = state.nextNumber
+        func touch(_ log: LogID, _ memory: inout Memory) throws -> Int {
+            let place: Int
+            if let known = memory.places[log] {
+                place = known
+            } else {
+                place = memory.logs.count
+                memory.logs.append(Log(try row(log, &nextNumber)))
+                memory.places[log] = place
+            }
+            if !memory.logs[place].isTouched {
+                memory.logs[place].isTouched = true
+                touched.append(place)
+            }
+            return place
+        }
+
+        // Fold, in commit order.
+        var pending: ContiguousArray<PendingEvent> = []
+        pending.reserveCapacity(frames.reduce(0) { $0 + $1.items.count })
+        var place = -1
+        var lastLog: LogID?
+        for frame in frames {
+            var others = frame.others[...]
+            for index in 0...frame.items.count {
+                while let other = others.first, other.before == index {
+                    others.removeFirst()
+                    if other.kind == TailFrame.Record.refusal {
+                        let mark = try MarkRecord(decoding: frame.other(other.range))
+                        memory.logs[try touch(mark.log, &memory)].row.take(mark)
+                    } else if other.kind == TailFrame.Record.secret {
+                        let secret = try SecretRecord(decoding: frame.other(other.range))
+                        secrets.append((try touch(secret.log, &memory), secret.log, secret.wrapped))
+                    }
+                }
+                guard index < frame.items.count else { break }
+                var author = 0
+                let envelope = try Envelope(canonical: frame.envelopeBytes(index)) { name throws(CodecError) in
+                    author = try memory.users.number(of: name)
+                    return memory.users[author]
+                }
+                let bodyBytes = frame.bodyBytes(index)
+                let body = BodyParts(body: bodyBytes)
+                if envelope.log != lastLog {
+                    place = try touch(envelope.log, &memory)
+                    lastLog = envelope.log
+                }
+                if memory.logs[place].cursor == nil {
+                    let number = memory.logs[place].row.number
+                    let seeds = ring.explicit[number] ?? memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) }
+                    memory.logs[place].cursor = seeds?.cursor()
+                }
+                guard let salt = memory.logs[place].cursor?.leaf(at: envelope.seq - 1) else {
+                    throw Archive.damaged(archive.path, "the secret of log \(envelope.log) is missing")
+                }
+                let commitment = Merkle.bodyCommitment(salt: salt, body: bodyBytes)
+                let leaf = Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment)
+                let effect = try Effect(envelope: envelope, body: body)
+                memory.logs[place].row.apply(effect)
+                memory.logs[place].row.tree.append(leaf)
+                state.rawBytes += UInt64(frame.items[index].envelope.count + frame.items[index].body.count)
+                state.hlc = max(state.hlc, envelope.hlc.rawValue)
+                if envelope.seq == 1, case .conversation = envelope.log { state.conversations += 1 }
+                if envelope.kind == Event.Kind.messageSent.rawValue { state.messages += 1 }
+                pending.append(PendingEvent(envelope: envelope, body: body, commitment: nil, logNumber: place, authorNumber: author))
+            }
+        }
+
+        // Seal.
+        let firstPosition = state.position + 1
+        var runs: [(position: Position, range: Range<Int>)] = []
+        let shape = RunShape()
+        sealed.removeAll()
+        try withExtendedLifetime(frames) {
+            try pending.withUnsafeBufferPointer { pending in
+                var start = 0
+                while start < pending.count {
+                    var end = start
+                    var bytes = 0
+                    while end < pending.count, bytes < shape.rawBytesMax, end - start < shape.eventsMax {
+                        bytes += pending[end].body.text.count + pending[end].body.rest.count + 24
+                        end += 1
+                    }
+                    let position = firstPosition + Position(start)
+                    let offset = sealed.count
+                    let slices = try encoder.encode(UnsafeBufferPointer(rebasing: pending[start..<end]), at: position, into: &sealed)
+                    for (number, slice) in slices.enumerated() {
+                        memory.logs[slice.logNumber].row.slices.append(
+                            LogRow.Slice(
+                                run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
+                    }
+                    runs.append((position, offset..<sealed.count))
+                    state.runs += 1
+                    state.compressedBytes += UInt64(sealed.count - offset)
+                    start = end
+                }
+            }
+        }
+        state.position += Position(pending.count)
+        state.frame = frames.last!.number
+        state.nextNumber = nextNumber
+        state.commit += 1
+
+        // Write, in key order.
+        touched.sort { memory.logs[$0].order < memory.logs[$1].order }
+        var numbers = store.replicaNumbers.withLock { $0 }
+        var newReplicas: [(UInt64, ReplicaID)] = []
+        func number(_ replica: ReplicaID) -> UInt64 {
+            if let known = numbers[replica] { return known }
+            let number = UInt64(numbers.count)
+            numbers[replica] = number
+            newReplicas.append((number, replica))
+            return number
+        }
+        rows.removeAll()
+        var ends: [Int] = []
+        ends.reserveCapacity(touched.count)
+        var seqs: [(log: LogID, seq: Seq)] = []
+        seqs.reserveCapacity(touched.count)
+        for place in touched {
+            let start = rows.count
+            memory.logs[place].row.encode(into: &rows)
+            memory.logs[place].row.encodeLanes(into: &rows, number: number)
+            Archive.seal(memory.logs[place].key, from: start, in: &rows)
+            ends.append(rows.count)
+            seqs.append((memory.logs[place].row.id, memory.logs[place].row.seq))
+            memory.logs[place].isTouched = false
+        }
+        let key = store.keys.withLock { $0.file.current.secret }
+        try archive.environment.write { transaction in
+            for run in runs {
+                let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
+                try transaction.put(archive.runs, Archive.key(position: run.position), bytes, isAppend: true)
+            }
+            var start = 0
+            for (place, end) in zip(touched, ends) {
+                try transaction.put(archive.logs, memory.logs[place].key, UnsafeRawBufferPointer(rebasing: rows.bytes[start..<end]))
+                start = end
+            }
+            for (number, replica) in newReplicas {
+                let key = Archive.key(position: number)
+                try transaction.put(archive.replicas, key, Archive.sealed(key, replica.bytes))
+            }
+            for secret in secrets {
+                let number = memory.logs[secret.place].row.number
+                let raw = try secret.wrapped.withUnsafeBytes { try Wrapping.unwrap($0, key: key, for: "log \(secret.log)") }
+                let name = Archive.key(position: number)
+                try transaction.put(archive.secrets, name, Archive.sealed(name, try Wrapping.wrap(raw, key: key, for: "log \(number)")))
+            }
+            try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+        }
+        store.replicaNumbers.withLock { $0 = numbers }
+        // In this order: whoever looks at the tail and then at the archive misses nothing.
+        store.writer.withLock { $0.archived(seqs, memoryBytesMax: 32 << 20) }
+        store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
+        store.journal?.recycle(throughFrame: state.frame)
+    }
+}

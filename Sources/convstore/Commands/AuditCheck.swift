@@ -1,0 +1,37 @@
+import ArgumentParser
+import EventLog
+
+struct AuditCheck: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check", abstract: "Checks a proof file, or a signed checkpoint, without any store.",
+        discussion: "Exits with 65 if it does not hold.")
+
+    @Option(help: ArgumentHelp("The key that must have signed: what `audit checkpoint --key` prints.", valueName: "key"))
+    var key: String?
+    @Flag(help: "Print one JSON object.")
+    var json = false
+    @Argument(help: ArgumentHelp("The proof's or the checkpoint's file; - is standard input.", valueName: "file"))
+    var file: String
+
+    func run() throws {
+        let bytes = try ImportInput.bytes(of: file, atMost: ProofFile.bytesMax)
+        let expected = try key.map { text in
+            do throws(ProofError) { return try VerifierKey(text) } catch { throw Failure(.usage, "--key: \(error.message)") }
+        }
+        let finding: String
+        if bytes.first(where: { !(0x09...0x0D ~= $0 || $0 == 0x20) }) == UInt8(ascii: "{") {
+            finding = try ProofFile(json: bytes).check(expectedKey: expected).description
+        } else {
+            guard let expected else { throw Failure(.usage, "\(file) is a signed checkpoint; give the key that must have signed it with --key") }
+            let checkpoint = try Checkpoint.open(String(decoding: bytes, as: UTF8.self), key: expected)
+            finding = "signed by \(expected.name): \(checkpoint.origin), \(checkpoint.size) conversations, root \(checkpoint.root.base64)"
+        }
+        if json {
+            var line = JSONLine()
+            line.add("ok", true)
+            line.add("finding", finding)
+            return try line.print()
+        }
+        try StandardOutput.shared.writeLine(Style.green("✓ ") + Sanitizer.harmless(finding, keepsNewlines: true))
+    }
+}

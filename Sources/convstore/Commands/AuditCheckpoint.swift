@@ -1,0 +1,22 @@
+import ArgumentParser
+import EventLog
+
+struct AuditCheckpoint: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "checkpoint", abstract: "Signs what the store holds now: a note that whoever has the key can check.")
+
+    @OptionGroup var store: StoreOption
+    @Option(help: ArgumentHelp("Write the note there instead of printing it.", valueName: "file"))
+    var output: String?
+    @Flag(help: "Print only the key to check it with.")
+    var key = false
+
+    func run() throws {
+        if key { return try store.read { try StandardOutput.shared.writeLine($0.verifierKey()) } }
+        let note = try store.write { try $0.makeCheckpoint() }
+        guard let output else { return try StandardOutput.shared.write { $0.append(contentsOf: note.utf8) } }
+        var file = try OutputFile(creating: output)
+        try file.write(note.utf8)
+        try file.flush()
+    }
+}

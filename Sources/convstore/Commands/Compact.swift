@@ -1,0 +1,22 @@
+import ArgumentParser
+import EventLog
+
+struct Compact: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Gives free space back, and leaves no byte of what was deleted or erased.")
+
+    @OptionGroup var store: StoreOption
+    @Flag(help: "Print one JSON object.")
+    var json = false
+
+    func run() throws {
+        let (before, after) = try EventStore.compact(at: store.path)
+        if json {
+            var line = JSONLine()
+            line.add("before_bytes", before)
+            line.add("after_bytes", after)
+            return try line.print()
+        }
+        try StandardOutput.shared.writeLine("\(Quantity.bytes(before)) before, \(Quantity.bytes(after)) now")
+    }
+}

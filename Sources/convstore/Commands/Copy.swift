@@ -1,0 +1,14 @@
+import ArgumentParser
+import EventLog
+
+struct Copy: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Makes a consistent copy of a store, also of one that is being written.")
+
+    @OptionGroup var store: StoreOption
+    @Argument(help: ArgumentHelp("The new store's directory; it must not exist.", valueName: "destination"))
+    var destination: String
+
+    func run() throws {
+        try EventStore.copy(from: store.path, to: destination)
+    }
+}

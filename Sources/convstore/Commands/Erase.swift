@@ -1,0 +1,22 @@
+import ArgumentParser
+import EventLog
+
+struct Erase: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Erases one event's text for ever; that it was there stays proven.",
+        discussion: "Run `convstore compact` afterwards: until then the old bytes may still lie in free pages.")
+
+    @OptionGroup var store: StoreOption
+    @Argument(help: "The conversation; the beginning of its id will do.")
+    var conversation: String
+    @Argument(help: "The event's seq in it.")
+    var seq: UInt64
+
+    func run() throws {
+        try store.write { store in
+            let log = try LogName(text: conversation).resolve(in: store)
+            guard try store.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
+            try store.erase(log: log, seq: seq)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import ArgumentParser
+import EventLog
+import Glibc
+import Interchange
+
+struct Export: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Writes events as JSONL in the order of their commits, with seq, position, hlc and origin.")
+
+    @OptionGroup var store: StoreOption
+    @Option(help: ArgumentHelp("Only this conversation's; the beginning of its id will do.", valueName: "id"))
+    var conversation: String?
+    @Flag(help: "Add what makes a true copy, secrets too: for `import --exact`. Keep it as safe as the store.")
+    var exact = false
+
+    func run() throws {
+        try store.read { store in
+            let log = try conversation.resolvedLog(in: store)
+            if exact { protect() }
+            let encoder = EventLineEncoder(isExact: exact)
+            var progress = ProgressBar("Exporting", isOn: !Terminal.isOutput)
+            let last = store.lastPosition
+            var written = 0
+            var unknown = 0
+            try store.replay(log: log) { event in
+                let secret = exact && event.seq == 1 ? try store.secret(of: event.log) : nil
+                try StandardOutput.shared.write { buffer in
+                    if encoder.append(event, secret: secret, to: &buffer) { written += 1 } else { unknown += 1 }
+                }
+                if written & 1023 == 0 { progress.update(done: Double(event.position), total: Double(last), count: written, "events") }
+                return true
+            }
+            progress.clear()
+            try StandardOutput.shared.flush()
+            if unknown > 0 {
+                Terminal.complain("\(unknown) events are of kinds that this version does not know, and were left out; --exact writes them")
+            }
+        }
+    }
+
+    /// Whoever has the secrets can open what they protect: a file becomes the owner's only.
+    private func protect() {
+        var status = stat()
+        if fstat(STDOUT_FILENO, &status) == 0, status.st_mode & S_IFMT == S_IFREG { fchmod(STDOUT_FILENO, 0o600) }
+        Terminal.complain("warning: an exact export holds the conversations' secrets; keep it as safe as the store itself")
+    }
+}

@@ -1,0 +1,39 @@
+import ArgumentParser
+import EventLog
+
+struct Verify: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Reads everything a store holds and checks it: checksums, order, hashes, structure.",
+        discussion: "Exits with 65 if something is wrong.")
+
+    @OptionGroup var store: StoreOption
+    @Flag(help: "Print one JSON object.")
+    var json = false
+
+    func run() throws {
+        var progress = ProgressBar("Verifying")
+        let report = try EventStore.verify(at: store.path) { done, total in
+            progress.update(done: Double(done), total: Double(total), count: Int(done), "events")
+        }
+        progress.clear()
+        if json {
+            var line = JSONLine()
+            line.add("ok", report.isSound)
+            line.add("events", report.events)
+            line.add("conversations", report.conversations)
+            line.add("segments", report.segments)
+            line.add("problems", report.problems)
+            try line.print()
+        } else {
+            for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
+            let what =
+                "\(Quantity.count(report.events)) events, \(Quantity.count(report.conversations)) conversations, \(Quantity.count(report.segments)) segments"
+            try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
+        }
+        if !report.isSound {
+            throw Failure(
+                .data,
+                "\(store.path) is damaged (\(report.problems.count) problems); keep it as it is, and save what is sound: convstore export --salvage")
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import ArgumentParser
+import EventLog
+import Glibc
+
+@main
+struct Convstore: ParsableCommand {
+    static let version = "0.1.0"
+
+    static let configuration = CommandConfiguration(
+        commandName: "convstore",
+        abstract: "Keeps conversations: durably, small, in order, and provably unaltered.",
+        discussion: """
+            Exit codes: 0 done, 64 wrong usage, 65 bad data, 66 no such input or store, 69 unavailable, 73 cannot create, \
+            74 input or output failed, 75 busy: try again.
+            """,
+        version: "convstore \(version) (format \(EventLogVersions.format), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd))",
+        subcommands: [
+            Import.self, Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Copy.self, Compact.self, Erase.self,
+            Audit.self, Bench.self,
+        ]
+    )
+
+    static func main() {
+        // A reader that goes away ends us quietly, through the failing write.
+        signal(SIGPIPE, SIG_IGN)
+        do {
+            var command = try parseAsRoot()
+            try command.run()
+            try StandardOutput.shared.flush()
+        } catch is StandardOutput.ReaderIsGone {
+            Glibc.exit(0)
+        } catch {
+            Glibc.exit(end(with: error))
+        }
+    }
+
+    /// Says what went wrong and answers the exit code.
+    private static func end(with error: any Error) -> CInt {
+        if let failure = Failure(error) {
+            // What was put out before it stands.
+            try? StandardOutput.shared.flush()
+            if !failure.message.isEmpty { Terminal.complain(failure.message) }
+            return failure.code.rawValue
+        }
+        let code = exitCode(for: error)
+        let message = fullMessage(for: error)
+        if code.isSuccess {
+            StandardOutput.shared.write(message + "\n")
+            try? StandardOutput.shared.flush()
+        } else {
+            Terminal.complain(message.hasPrefix("Error: ") ? String(message.dropFirst(7)) : message)
+        }
+        return code.rawValue
+    }
+}

@@ -1,0 +1,65 @@
+import EventLog
+import Interchange
+
+/// `import --exact`: makes a store the true copy of the one that wrote the file.
+struct ExactImport {
+    private static let eventsMax = 2048
+    let store: EventStore
+    private(set) var count = ImportCount()
+    private var records: [RecordedEvent] = []
+    private var secrets: [LogID: [UInt8]] = [:]
+    private var bytes = 0
+
+    init(_ store: EventStore) { self.store = store }
+
+    /// Takes a file's lines. Where the store holds events already, those of the file must be the same: so it can be given again.
+    mutating func take(_ path: String, progress: (_ bytesRead: Int, _ lines: Int) -> Void) throws {
+        let before = store.lastPosition
+        var decoder = EventLineDecoder()
+        var lines = try LineReader(ImportInput.open(path), lineBytesMax: EventLineDecoder.exactLineBytesMax)
+        while try lines.advance() {
+            if lines.isBlank { continue }
+            let result = lines.withLine { bytes -> Result<ExactEventLine, Refusal> in
+                do throws(Refusal) { return .success(try decoder.decodeExact(bytes)) } catch { return .failure(error) }
+            }
+            switch result {
+            case .success(let line):
+                bytes += lines.withLine { $0.count }
+                if before > 0, try isKnown(line.record, path, lines.number) {
+                    count.duplicates += 1
+                    continue
+                }
+                records.append(line.record)
+                if let secret = line.secret { secrets[line.record.log] = secret }
+            case .failure(let refusal):
+                try commit()
+                count.take(lines.isTooLong ? Refusal(.tooLarge, "line") : refusal)
+                throw Failure(
+                    .data,
+                    "\(path): line \(lines.number): \(refusal.code.rawValue) (\(refusal.detail)). Only what `export --exact` wrote can be taken")
+            }
+            if records.count >= Self.eventsMax || bytes >= 2 << 20 {
+                try commit()
+                progress(lines.bytesRead, count.lines)
+            }
+        }
+        try commit()
+    }
+
+    private mutating func commit() throws {
+        bytes = 0
+        guard !records.isEmpty else { return }
+        count.accepted += try store.adoptBlocking(records, secrets: secrets).count
+        records.removeAll(keepingCapacity: true)
+        secrets.removeAll(keepingCapacity: true)
+    }
+
+    private func isKnown(_ record: RecordedEvent, _ path: String, _ line: Int) throws -> Bool {
+        guard let held = try store.event(in: record.log, at: record.seq) else { return false }
+        guard held.origin == record.origin, held.hlc == record.hlc, held.event == record.event else {
+            throw Failure(
+                .data, "\(path): line \(line): the store holds another event as seq \(record.seq) of log \(record.log); import it into a new store")
+        }
+        return true
+    }
+}

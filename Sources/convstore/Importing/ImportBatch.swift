@@ -1,0 +1,22 @@
+import EventLog
+
+/// Lines read, on their way into the store with one append.
+struct ImportBatch: Sendable {
+    /// A line that reading refused.
+    struct Refused: Sendable {
+        var line: Int
+        var refusal: Refusal
+        /// Submissions of the batch that stand before it.
+        var before: Int
+    }
+
+    var file: String
+    /// The lines of `submissions`, counted physically from 1 (of a recorded stream: its events).
+    var lines: [Int] = []
+    var submissions: [Submission] = []
+    var refused: [Refused] = []
+    /// Bytes of all inputs that are read by now.
+    var bytesRead = 0
+
+    var isEmpty: Bool { submissions.isEmpty && refused.isEmpty }
+}

@@ -1,0 +1,48 @@
+import EventLog
+
+/// What was typed for a conversation: an id, the beginning of one, or `user:NAME` for a user's own log.
+struct LogName {
+    private static let candidatesMax = 10
+    let text: String
+
+    /// The one log that is meant. Throws 66 if there is none, and 64, naming the candidates, if there are several.
+    func resolve(in store: EventStore) throws -> LogID {
+        if text.hasPrefix("user:"), let user = UserID(String(text.dropFirst(5))) {
+            guard try store.event(in: .user(user), at: 1) != nil else { throw absent(store) }
+            return .user(user)
+        }
+        if let id = ConversationID(text) {
+            guard try store.event(in: .conversation(id), at: 1) != nil else { throw absent(store) }
+            return .conversation(id)
+        }
+        guard !text.isEmpty, text.utf8.allSatisfy({ Self.isPart($0) }) else {
+            throw Failure(.usage, "\"\(text)\" is no conversation's id: an id is a UUID, and its beginning will do")
+        }
+        let found = try store.conversations(withPrefix: text, limit: Self.candidatesMax + 1)
+        guard let first = found.first else { throw absent(store) }
+        guard found.count == 1 else {
+            let rest = found.count > Self.candidatesMax ? "\n  and more" : ""
+            let list = found.prefix(Self.candidatesMax).map { "\n  " + $0.description }.joined()
+            throw Failure(.usage, "\"\(text)\" begins several conversations' ids; type more of the one you mean:\(list)\(rest)")
+        }
+        return .conversation(first)
+    }
+
+    private func absent(_ store: EventStore) -> Failure {
+        Failure(.noInput, "\(store.path): no conversation \"\(text)\"; `convstore conversations` lists all")
+    }
+
+    private static func isPart(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"), UInt8(ascii: "A")...UInt8(ascii: "F"),
+            UInt8(ascii: "-"):
+            true
+        default: false
+        }
+    }
+}
+
+extension Optional<String> {
+    /// The log named, or `nil` if none was.
+    func resolvedLog(in store: EventStore) throws -> LogID? { try map { try LogName(text: $0).resolve(in: store) } }
+}

@@ -1,0 +1,37 @@
+/// Shows on standard error how far a command has come, its rate and the time left: on a terminal only, and from the second second on.
+struct ProgressBar {
+    private static let width = 24
+    private let verb: String
+    private let start = ContinuousClock.now
+    private var lastDrawn: ContinuousClock.Instant?
+    private var lastCheck = ContinuousClock.now
+    private let isOn: Bool
+
+    /// `isOn`: whether it may be shown at all; text on the same terminal would be torn apart by it.
+    init(_ verb: String, isOn: Bool = true) {
+        self.verb = verb
+        self.isOn = isOn && Terminal.isError
+    }
+
+    /// `done` of `total` in units of work (bytes, positions); `count` of `noun` for the rate.
+    mutating func update(done: Double, total: Double, count: Int, _ noun: String) {
+        guard isOn else { return }
+        let now = ContinuousClock.now
+        guard now - start >= .seconds(1), now - (lastDrawn ?? start) >= .milliseconds(100) else { return }
+        lastDrawn = now
+        let elapsed = (now - start).seconds
+        let share = total > 0 ? min(1, done / total) : 0
+        let filled = Int(share * Double(Self.width))
+        let bar = String(repeating: "█", count: filled) + String(repeating: "░", count: Self.width - filled)
+        let left = share > 0.01 ? ", " + Quantity.duration(elapsed * (1 - share) / share) + " left" : ""
+        let rate = Quantity.count(Int(Double(count) / elapsed))
+        let line = "\(verb) \(bar) \(Int(share * 100)) %  \(Quantity.count(count)) \(noun), \(rate)/s\(left)"
+        Terminal.writeError("\r\u{1B}[K" + DisplayWidth.cut(line, to: Terminal.columns - 1))
+    }
+
+    /// Takes the bar away.
+    mutating func clear() {
+        if lastDrawn != nil { Terminal.writeError("\r\u{1B}[K") }
+        lastDrawn = nil
+    }
+}

@@ -1,0 +1,40 @@
+import Glibc
+
+/// What is at the other end of our descriptors.
+enum Terminal {
+    static let isOutput = isatty(STDOUT_FILENO) == 1
+    static let isError = isatty(STDERR_FILENO) == 1
+
+    /// Colours only on a terminal, and not if the user wants none (no-color.org).
+    static let hasColours = isOutput && !isSet("NO_COLOR") && getenv("TERM").map { String(cString: $0) } != "dumb"
+
+    /// Columns of the terminal; 80 if there is none.
+    static var columns: Int {
+        var size = winsize()
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 || ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0
+        else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    /// `convstore: what, where, what to do` on standard error, harmless.
+    static func complain(_ message: String) {
+        writeError("convstore: " + Sanitizer.harmless(message, keepsNewlines: true) + "\n")
+    }
+
+    static func writeError(_ text: String) {
+        Array(text.utf8).withUnsafeBytes { try? writeAll($0, to: STDERR_FILENO, "standard error") }
+    }
+
+    private static func isSet(_ name: String) -> Bool { getenv(name).map { $0[0] != 0 } ?? false }
+}
+
+/// How text looks on a terminal that shows colours.
+enum Style: String {
+    case bold = "1"
+    case dim = "2"
+    case red = "31"
+    case green = "32"
+    case cyan = "36"
+
+    func callAsFunction(_ text: String) -> String { Terminal.hasColours ? "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" : text }
+}

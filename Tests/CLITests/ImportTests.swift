@@ -1,0 +1,129 @@
+import Foundation
+import Testing
+
+@Suite("convstore import") struct ImportTests {
+    private let folder: Folder
+    private let store: String
+
+    init() throws {
+        folder = try Folder()
+        store = folder["store"]
+    }
+
+    @Test("The summary has just the contract's fields")
+    func summary() throws {
+        let file = try folder.write("events.jsonl", Lines.created(1) + Lines.sent(1, message: 2, "hi"))
+        let summary = try Program.run("import", "--store", store, "--json", file).object()
+        #expect(Set(summary.keys) == ["accepted", "duplicates", "rejected", "conversations", "messages", "by_code", "seconds"])
+        #expect(summary["accepted"] as? Int == 2)
+        #expect(summary["conversations"] as? Int == 1)
+        #expect(summary["messages"] as? Int == 1)
+    }
+
+    @Test("I3: importing the same file again changes nothing", arguments: ["events", "dialogue", "stream"])
+    func again(format: String) throws {
+        let file =
+            switch format {
+            case "events": Lines.fixtures + "/events/seed-1.jsonl.zst"
+            case "dialogue": Lines.fixtures + "/dialogue/llm-trials-a.jsonl.zst"
+            default: Lines.fixtures + "/streams/pydantic-ai/anthropic/test_anthropic_code_execution_tool_stream.sse"
+            }
+        let first = try Program.run("import", "--store", store, "--format", format, "--keep-going", "--json", file).object()
+        let before = try Program.run("export", "--store", store).output
+        let second = try Program.run("import", "--store", store, "--format", format, "--keep-going", "--json", file).object()
+        #expect(second["accepted"] as? Int == 0)
+        #expect(second["rejected"] as? Int == first["rejected"] as? Int)
+        #expect(try Program.run("export", "--store", store).output == before)
+    }
+
+    @Test("Without --keep-going it stops at the first refused line and keeps just what stands before it")
+    func stops() throws {
+        let text = Lines.created(1) + Lines.sent(1, message: 2, "kept") + Lines.sent(3, message: 4, "refused") + Lines.sent(1, message: 5, "behind")
+        let file = try folder.write("events.jsonl", text)
+        let outcome = try Program.run("import", "--store", store, "--json", "--rejects", folder["rejects"], file)
+        #expect(outcome.status == 65)
+        #expect(outcome.errors.contains("\(file): line 3: unknown_conversation"))
+        #expect(try outcome.object()["accepted"] as? Int == 2)
+        #expect(try folder.text("rejects") == #"{"file":"\#(file)","line":3,"code":"unknown_conversation","detail":""}"# + "\n")
+        let export = try Program.run("export", "--store", store)
+        #expect(export.lines.count == 2)
+    }
+
+    @Test("With --keep-going all refused lines are listed by their physical numbers, and the exit is 0")
+    func keepsGoing() throws {
+        let text = "\n" + Lines.created(1) + "no json\n\n" + Lines.sent(3, message: 4, "refused") + Lines.sent(1, message: 5, "behind")
+        let outcome = try Program.run(
+            "import", "--store", store, "--json", "--keep-going", "--rejects", folder["rejects"], "--acks", folder["acks"], "-", input: text)
+        #expect(outcome.status == 0)
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["malformed": 1, "unknown_conversation": 1])
+        let rejects = try folder.text("rejects").split(separator: "\n")
+        #expect(
+            rejects == [
+                #"{"file":"-","line":3,"code":"malformed","detail":"JSON"}"#, #"{"file":"-","line":5,"code":"unknown_conversation","detail":""}"#,
+            ])
+        let acks = try folder.text("acks").split(separator: "\n")
+        #expect(
+            acks == [
+                #"{"line":2,"outcome":"accepted","seq":1,"position":1}"#, #"{"line":6,"outcome":"accepted","seq":2,"position":2}"#,
+            ])
+    }
+
+    @Test("Refusals are those of the model", arguments: ["seed-1", "seed-2", "seed-3"])
+    func model(name: String) throws {
+        try Program.run(
+            "import", "--store", store, "--keep-going", "--rejects", folder["rejects"], Lines.fixtures + "/events/\(name).jsonl.zst")
+        func pairs(_ text: String) throws -> [String] {
+            try text.split(separator: "\n").compactMap { line in
+                let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+                guard let code = object["code"] as? String, let line = object["line"] as? Int else { return nil }
+                return "\(line) \(code)"
+            }
+        }
+        let expected = try String(contentsOfFile: Lines.fixtures + "/events/\(name).expected.jsonl", encoding: .utf8)
+        #expect(try pairs(folder.text("rejects")) == pairs(expected))
+    }
+
+    @Test("What was exported can be imported: the same events come out", arguments: [false, true])
+    func roundTrip(isExact: Bool) throws {
+        let exact = isExact ? ["--exact"] : []
+        try Program.run("import", "--store", store, "--keep-going", Lines.fixtures + "/events/seed-2.jsonl.zst")
+        let first = try Program.run(["export", "--store", store] + exact).output
+        let file = try folder.write("export.jsonl", first)
+        let copy = folder["copy"]
+        #expect(try Program.run(["import", "--store", copy, "--json"] + exact + [file]).status == 0)
+        let second = try Program.run(["export", "--store", copy] + exact).output
+        if isExact {
+            #expect(second == first)
+            let heads = try Program.run("audit", "head", "--store", store, "--json").lines.sorted()
+            #expect(try Program.run("audit", "head", "--store", copy, "--json").lines.sorted() == heads)
+        } else {
+            func bare(_ text: String) -> String { text.replacing(/"hlc":"[0-9a-f]*","origin"/, with: "\"origin\"") }
+            #expect(bare(second) == bare(first))
+        }
+    }
+
+    @Test("A recorded stream's text and end are those that its index tells")
+    func streams() throws {
+        let index = try String(contentsOfFile: Lines.fixtures + "/streams/index.jsonl", encoding: .utf8)
+        for line in index.split(separator: "\n") {
+            let entry = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            guard let file = entry["file"] as? String, let text = entry["text"] as? String, let wire = entry["wire"] as? String,
+                ["openai-chat", "openai-responses", "anthropic", "gemini"].contains(wire)
+            else { continue }
+            let store = folder[UUID().uuidString]
+            let path = Lines.fixtures + "/" + file
+            #expect(try Program.run("import", "--store", store, "--format", "stream", path).status == 0, "\(file)")
+            let events = try Program.run("export", "--store", store).objects()
+            let joined = events.filter { $0["type"] as? String == "chunk.appended" }.compactMap { $0["text"] as? String }.joined()
+            #expect(Array(joined.utf8) == Array(text.utf8), "\(file)")
+            #expect(events.first?["title"] as? String == file.split(separator: "/").last.map(String.init))
+        }
+    }
+
+    @Test("A file that is no recorded stream is exit 65, and nothing of it is stored")
+    func noStream() throws {
+        let file = try folder.write("x.sse", "data: {\"hello\":1}\n\n")
+        #expect(try Program.run("import", "--store", store, "--format", "stream", file).status == 65)
+        #expect(try Program.run("export", "--store", store).output.isEmpty)
+    }
+}
