@@ -172,7 +172,13 @@ final class FileJournal: Journal {
             state.slots[state.current].lastFrame = state.frame
             return (state.slots[state.current].file!, offset, state.frame)
         }
-        try file.write(frame.bytes, at: offset)
+        do throws(SystemError) {
+            try file.write(frame.bytes, at: offset)
+        } catch {
+            // Its number is taken: a frame behind it would follow nothing.
+            state.withLock { $0.failure = error }
+            throw error
+        }
         // Not before: a sync of another thread may have begun, and would vouch for what was not there yet.
         state.withLock { state in
             state.writtenFrame = number
@@ -202,11 +208,21 @@ final class FileJournal: Journal {
     }
 
     func close() throws {
-        try finish(.close)
+        try finishOrFail(.close)
     }
 
     func wipe() throws {
-        try finish(.mark)
+        try finishOrFail(.mark)
+    }
+
+    /// Left half-way it takes no more frames: an opening sees what there is.
+    private func finishOrFail(_ purpose: Frame.Purpose) throws {
+        do {
+            try finish(purpose)
+        } catch let error as SystemError {
+            state.withLock { $0.failure = error }
+            throw error
+        }
     }
 
     /// Writes a last frame into a file of its own, then removes all others.

@@ -49,21 +49,17 @@ final class LMDBEnvironment: @unchecked Sendable {
         self.isReadOnly = isReadOnly
         self.mapBytesMax = mapBytesMax
         mapBytes = Atomic(wanted)
-        do {
-            try check(mdb_env_set_maxdbs(handle, 16), "mdb_env_set_maxdbs")
-            try check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
-            try check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
-            var flags = UInt32(MDB_NOSUBDIR | MDB_NOTLS)
-            if isReadOnly { flags |= UInt32(MDB_RDONLY) }
-            if !usesLock { flags |= UInt32(MDB_NOLOCK) }
-            try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
-            if usesLock {
-                var dead: CInt = 0
-                mdb_reader_check(handle, &dead)
-            }
-        } catch {
-            mdb_env_close(handle)
-            throw error
+        // All properties are set: whatever is thrown from here on, `deinit` closes the handle.
+        try check(mdb_env_set_maxdbs(handle, 16), "mdb_env_set_maxdbs")
+        try check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
+        try check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
+        var flags = UInt32(MDB_NOSUBDIR | MDB_NOTLS)
+        if isReadOnly { flags |= UInt32(MDB_RDONLY) }
+        if !usesLock { flags |= UInt32(MDB_NOLOCK) }
+        try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
+        if usesLock {
+            var dead: CInt = 0
+            mdb_reader_check(handle, &dead)
         }
     }
 

@@ -163,8 +163,12 @@ extension EventStore {
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
             try flush()
-            try maintenance.withLock { _ in
-                try withReader { reader in try erase(log, seq, journal, reader) }
+            do {
+                try maintenance.withLock { _ in
+                    try withReader { reader in try erase(log, seq, journal, reader) }
+                }
+            } catch let error as SystemError {
+                throw error.typed
             }
         }
     }
@@ -220,9 +224,16 @@ extension EventStore {
                 try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
             }
         } catch {
-            file.next = nil
-            try? file.write(to: path)
-            throw error
+            let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error
+            if let typed = typed as? EventLogError, typed.code == .diskFull {
+                file.next = nil
+                try? file.write(to: path)
+                throw typed
+            }
+            // A commit that failed may still turn up on the disk: the key file keeps both keys until an opening sees which one counts.
+            let failure = Self.poisoned(path, typed)
+            writer.withLock { $0.failure = failure }
+            throw failure
         }
         file.current = next
         file.next = nil

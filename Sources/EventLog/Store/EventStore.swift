@@ -374,7 +374,12 @@ public final class EventStore: Sendable {
                 if try isCompacting || isWorthCompacting() { try rewriteArchive() }
             } catch { failure = error }
         }
-        if let failure { throw failure }
+        switch failure {
+        case let error as SystemError: throw error.typed
+        case let error as LMDBError: throw Archive.typed(error, archive.path)
+        case let error?: throw error
+        case nil: break
+        }
     }
 }
 

@@ -1,0 +1,170 @@
+import Testing
+
+@testable import EventLog
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
+/// Bit flips and truncations over every file of a closed store. CONVSTORE_DAMAGES=N does N of them instead of CI's share.
+@Suite("A damaged store") struct StoreDamageTests {
+    private struct Random: RandomNumberGenerator {
+        var state: UInt64
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var mixed = state
+            mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+            mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+            return mixed ^ mixed >> 31
+        }
+    }
+
+    private static func read(_ path: String) throws -> [UInt8] {
+        let file = try File(path, O_RDONLY)
+        return try file.read(try file.size, at: 0)
+    }
+
+    private static func write(_ bytes: [UInt8], _ path: String) throws {
+        let file = try File(path, O_RDWR | O_CREAT | O_TRUNC)
+        try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    }
+
+    /// Everything that can be read.
+    private static func contents(_ path: String) throws -> [RecordedEvent] {
+        let store = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
+        defer { try? store.close() }
+        let all = try store.all()
+        var logs: [LogID] = []
+        try store.forEachLog { summary in
+            logs.append(summary.log)
+            return true
+        }
+        var byLog: [RecordedEvent] = []
+        for log in logs { byLog += try store.events(in: log) }
+        guard byLog.count == all.count else { throw EventLogError(.damaged, "the logs hold \(byLog.count) events, the order \(all.count)") }
+        for event in byLog where all[Int(event.position) - 1] != event { throw EventLogError(.damaged, "two readings differ") }
+        return all
+    }
+
+    private static func build(_ path: String, isClosed: Bool) throws -> (EventStore?, [RecordedEvent]) {
+        let store = try EventStore.open(at: path, options: StoreOptions(durability: .relaxed(interval: .seconds(60)), journalBytesMax: 64 << 10))
+        for number in 0..<20 as Range<UInt64> { _ = try store.appendBlocking([created(number)]) }
+        for start in stride(from: 0 as UInt64, to: 2000, by: 50) {
+            _ = try store.appendBlocking((start..<start + 50).map { sent($0, in: $0 % 20, "text number \($0) of many") })
+            if start % 400 == 0 { try store.flush() }
+        }
+        if isClosed { try store.erase(log: .conversation(conversation(3)), seq: 2) }
+        if !isClosed { _ = try store.appendBlocking([created(99)]) }
+        try store.flush()
+        let all = try store.all()
+        if isClosed { try store.close() }
+        return (isClosed ? nil : store, all)
+    }
+
+    @Test("each flipped bit and each cut of a closed store is reported as damage, or does no harm") func everyFile() throws {
+        let count = getenv("CONVSTORE_DAMAGES").flatMap { Int(String(cString: $0)) } ?? 120
+        let seed = getenv("CONVSTORE_SEED").flatMap { UInt64(String(cString: $0)) } ?? 1
+        let directory = TemporaryDirectory()
+        let (_, original) = try Self.build(directory.store, isClosed: true)
+        let names = try Directory.names(directory.store).filter { !$0.hasSuffix("-lock") }.sorted()
+        #expect(names.contains("archive") && names.contains("key") && names.contains { $0.hasPrefix("journal.") })
+        var random = Random(state: seed)
+        var harmless: [String: Int] = [:]
+        for round in 0..<count {
+            // The archive is by far the largest; the small files get their share.
+            let name = names.randomElement(using: &random)!
+            let path = directory.store + "/" + name
+            let sound = try Self.read(path)
+            if sound.isEmpty { continue }
+            var bytes = sound
+            let what: String
+            switch Int.random(in: 0..<6, using: &random) {
+            case 0:
+                bytes.removeLast(Int.random(in: 1...bytes.count, using: &random))
+                what = "cut to \(bytes.count)"
+            case 1:
+                let start = Int.random(in: 0..<bytes.count, using: &random)
+                let end = min(bytes.count, start + Int.random(in: 1...4096, using: &random))
+                for index in start..<end { bytes[index] = 0 }
+                what = "zeros in \(start)..<\(end)"
+            default:
+                let flips = Int.random(in: 1...3, using: &random)
+                var places: [String] = []
+                for _ in 0..<flips {
+                    let at = Int.random(in: 0..<bytes.count, using: &random)
+                    let bit = UInt8.random(in: 0..<8, using: &random)
+                    bytes[at] ^= 1 << bit
+                    places.append("\(at).\(bit)")
+                }
+                what = "bits " + places.joined(separator: ", ")
+            }
+            let comment = Comment(rawValue: "CONVSTORE_SEED=\(seed), round \(round): \(name), \(what)")
+            try Self.write(bytes, path)
+            do {
+                let read = try Self.contents(directory.store)
+                #expect(read == original, comment)
+                harmless[name, default: 0] += 1
+            } catch let error as EventLogError {
+                #expect([.damaged, .newerFormat, .noSuchStore, .notAStore].contains(error.code), "\(comment): \(error)")
+            } catch {
+                Issue.record("\(comment): not a typed error: \(error)")
+            }
+            // The command must come to an end too, and call damage what reading calls damage.
+            if round % 5 == 0 {
+                do { _ = try EventStore.verify(at: directory.store) } catch let error as EventLogError { _ = error } catch { Issue.record("\(comment): verify: \(error)") }
+            }
+            try Self.write(sound, path)
+        }
+        #expect(try Self.contents(directory.store) == original, "seed \(seed): after all is mended")
+        print("damage: \(count) rounds, seed \(seed), harmless: \(harmless.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", "))")
+    }
+
+    @Test("a missing file is reported, but for the locks") func missingFiles() throws {
+        let directory = TemporaryDirectory()
+        let (_, original) = try Self.build(directory.store, isClosed: true)
+        for name in try Directory.names(directory.store) {
+            let path = directory.store + "/" + name
+            let bytes = try Self.read(path)
+            try Directory.remove(path)
+            if name == "lock" || name.hasSuffix("-lock") {
+                #expect(try Self.contents(directory.store) == original, "\(name)")
+            } else {
+                let error = #expect(throws: EventLogError.self, "\(name)") { try Self.contents(directory.store) }
+                #expect(error?.code == .damaged, "\(name)")
+            }
+            try Self.write(bytes, path)
+        }
+    }
+
+    @Test("damage to a journal that holds acknowledged events is reported, or costs the last frame at most") func liveJournal() throws {
+        let directory = TemporaryDirectory()
+        let store = try EventStore.open(at: directory.store, options: StoreOptions(journalBytesMax: 64 << 10))
+        _ = try store.appendBlocking([created(1)])
+        for number in 0..<60 as Range<UInt64> { _ = try store.appendBlocking([sent(number, in: 1, "text \(number)")]) }
+        let original = try store.all()
+        let copy = try abandonedCopy(of: store, in: directory, "copy")
+        try store.close()
+        let names = try Directory.names(copy).filter { $0.hasPrefix("journal.") }
+        var random = Random(state: 5)
+        for round in 0..<300 {
+            let path = copy + "/" + names.randomElement(using: &random)!
+            let sound = try Self.read(path)
+            let used = (sound.lastIndex { $0 != 0 } ?? 0) + 1
+            var bytes = sound
+            let at = Int.random(in: 0..<used, using: &random)
+            if round % 4 == 0 { bytes.removeSubrange(at...) } else { bytes[at] ^= 1 << UInt8.random(in: 0..<8, using: &random) }
+            try Self.write(bytes, path)
+            do {
+                let read = try Self.contents(copy)
+                // A file that is cut in the middle of its frames looks as after a crash: only a closing frame can tell.
+                #expect(read.elementsEqual(original.prefix(read.count)), "round \(round), byte \(at)")
+                if round % 4 != 0 { #expect(read.count >= original.count - 1, "round \(round), byte \(at)") }
+            } catch let error as EventLogError {
+                #expect(error.code == .damaged, "round \(round), byte \(at): \(error)")
+            }
+            try Self.write(sound, path)
+        }
+    }
+}
