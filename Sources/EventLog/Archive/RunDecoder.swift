@@ -555,7 +555,8 @@ final class DecodedRun {
                 log: log, seq: item.seq, position: item.position,
                 origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)),
                 hlc: HLC(rawValue: item.hlc), event: Event(conversation: conversation, author: users[Int(item.author)], content: content),
-                targetSeq: item.target == 0 ? nil : item.target, isErased: item.isErased)
+                targetSeq: item.target == 0 ? nil : item.target, isErased: item.isErased,
+                commitment: item.isErased ? commitments[place] : nil)
         } catch {
             throw RunError(position: position, underlying: error)
         }

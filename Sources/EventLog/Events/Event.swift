@@ -30,8 +30,13 @@ public struct RecordedEvent: Hashable, Sendable {
     public var targetSeq: Seq?
     /// Whether the text was erased: then `event.content` holds what the envelope still tells, with empty texts.
     public var isErased: Bool
+    /// SHA-256(salt ‖ body) of an erased body, by which the log's head is still checked.
+    public var commitment: Hash256?
 
-    public init(log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false) {
+    public init(
+        log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false,
+        commitment: Hash256? = nil
+    ) {
         self.log = log
         self.seq = seq
         self.position = position
@@ -40,6 +45,7 @@ public struct RecordedEvent: Hashable, Sendable {
         self.event = event
         self.targetSeq = targetSeq
         self.isErased = isErased
+        self.commitment = commitment
     }
 }
 

@@ -113,12 +113,13 @@ struct FrameBuilder: ~Copyable {
         others.removeLast(others.count - mark.others)
     }
 
-    mutating func put(_ envelope: Envelope, _ event: Event) {
+    /// Puts an event, or what is left of one whose body was erased.
+    mutating func put(_ envelope: Envelope, _ event: Event, erased commitment: Hash256? = nil) {
         self.envelope.removeAll()
         body.removeAll()
         envelope.encode(into: &self.envelope)
-        event.encodeBody(into: &body)
-        bytes.put(byte: TailFrame.Record.event)
+        if let commitment { commitment.withUnsafeBytes { body.put($0) } } else { event.encodeBody(into: &body) }
+        bytes.put(byte: commitment == nil ? TailFrame.Record.event : TailFrame.Record.erased)
         bytes.put(varint: UInt64(self.envelope.count))
         let start = payloadBytes
         bytes.put(self.envelope.bytes)
@@ -126,7 +127,7 @@ struct FrameBuilder: ~Copyable {
         bytes.put(varint: UInt64(body.count))
         let bodyStart = payloadBytes
         bytes.put(body.bytes)
-        items.append(TailFrame.Item(envelope: start..<middle, body: bodyStart..<payloadBytes))
+        items.append(TailFrame.Item(envelope: start..<middle, body: bodyStart..<payloadBytes, isErased: commitment != nil))
     }
 
     mutating func put(_ mark: MarkRecord) {

@@ -9,11 +9,15 @@ final class TailFrame: @unchecked Sendable {
         static let refusal: UInt8 = 2
         /// A log's secret that came from elsewhere, wrapped by the store key.
         static let secret: UInt8 = 3
+        /// An event whose body was erased where it came from: in the body's place stands its commitment.
+        static let erased: UInt8 = 4
     }
 
     struct Item: Sendable {
         var envelope: Range<Int>
         var body: Range<Int>
+        /// Whether `body` is the commitment to an erased body.
+        var isErased = false
     }
 
     /// Valid as long as the frame is.
@@ -35,14 +39,15 @@ final class TailFrame: @unchecked Sendable {
         var reader = ByteReader(bytes)
         while !reader.isAtEnd {
             let kind = try reader.byte()
-            if kind == Record.event {
+            if kind == Record.event || kind == Record.erased {
                 let envelope = Int(clamping: try reader.varint())
                 let start = reader.offset
                 _ = try reader.take(envelope)
                 let body = Int(clamping: try reader.varint())
                 let middle = reader.offset
                 _ = try reader.take(body)
-                items.append(Item(envelope: start..<start + envelope, body: middle..<middle + body))
+                guard kind == Record.event || body == Hash256.byteCount else { throw CodecError(.badValue) }
+                items.append(Item(envelope: start..<start + envelope, body: middle..<middle + body, isErased: kind == Record.erased))
             } else {
                 let length = Int(clamping: try reader.varint())
                 let start = reader.offset
@@ -81,7 +86,14 @@ final class TailFrame: @unchecked Sendable {
     func envelopeBytes(_ index: Int) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[items[index].envelope]) }
 
     /// An event's canonical body.
-    func bodyBytes(_ index: Int) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[items[index].body]) }
+    func bodyBytes(_ index: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: items[index].isErased ? bytes[..<0] : bytes[items[index].body])
+    }
+
+    /// The commitment to an erased body; `nil` if the body is there.
+    func commitment(_ index: Int) -> Hash256? {
+        items[index].isErased ? Hash256(UnsafeRawBufferPointer(rebasing: bytes[items[index].body])) : nil
+    }
 
     func other(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[range]) }
 
@@ -89,8 +101,8 @@ final class TailFrame: @unchecked Sendable {
         let envelope = try envelope(index)
         return RecordedEvent(
             log: envelope.log, seq: envelope.seq, position: firstPosition + Position(index), origin: envelope.origin, hlc: envelope.hlc,
-            event: try Event(envelope: envelope, body: BodyParts(body: bodyBytes(index))),
-            targetSeq: envelope.targetSeq == 0 ? nil : envelope.targetSeq)
+            event: try Event(envelope: envelope, body: BodyParts(body: bodyBytes(index)), isErased: items[index].isErased),
+            targetSeq: envelope.targetSeq == 0 ? nil : envelope.targetSeq, isErased: items[index].isErased, commitment: commitment(index))
     }
 
     func envelope(_ index: Int) throws -> Envelope { try Envelope(canonical: envelopeBytes(index)) }

@@ -55,6 +55,7 @@ extension EventStore {
                     if commitment == nil { try run.body(at: place).encode(into: &bodyBytes) }
                 } else if seq >= positions.0, let (frame, index) = snapshot.frame(of: positions.1[Int(seq - positions.0)]) {
                     envelope.put(frame.envelopeBytes(index))
+                    commitment = frame.commitment(index)
                     bodyBytes.put(frame.bodyBytes(index))
                 } else {
                     throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")

@@ -190,11 +190,12 @@ extension EventStore {
                 let envelope = try frame.envelope(index)
                 if envelope.seq <= row.seq { continue }
                 row.apply(try Effect(envelope: envelope, body: BodyParts(body: frame.bodyBytes(index))))
-                if withTrees, let salt = cursor?.leaf(at: envelope.seq - 1) {
-                    row.tree.append(
-                        Merkle.eventLeaf(
-                            envelope: frame.envelopeBytes(index), commitment: Merkle.bodyCommitment(salt: salt, body: frame.bodyBytes(index))))
+                guard withTrees else { continue }
+                let salt = cursor?.leaf(at: envelope.seq - 1)
+                guard let commitment = frame.commitment(index) ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: frame.bodyBytes(index)) }) else {
+                    throw Archive.damaged(path, "the salt of log \(envelope.log) seq \(envelope.seq) is missing")
                 }
+                row.tree.append(Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment))
             }
             return row
         }

@@ -131,10 +131,15 @@ final class Flusher {
                     let seeds = ring.explicit[number] ?? memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) }
                     memory.logs[place].cursor = seeds?.cursor()
                 }
-                guard let salt = memory.logs[place].cursor?.leaf(at: envelope.seq - 1) else {
+                let erased = frame.commitment(index)
+                let commitment: Hash256
+                if let erased {
+                    commitment = erased
+                } else if let salt = memory.logs[place].cursor?.leaf(at: envelope.seq - 1) {
+                    commitment = Merkle.bodyCommitment(salt: salt, body: bodyBytes)
+                } else {
                     throw Archive.damaged(archive.path, "the secret of log \(envelope.log) is missing")
                 }
-                let commitment = Merkle.bodyCommitment(salt: salt, body: bodyBytes)
                 let leaf = Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment)
                 let effect = try Effect(envelope: envelope, body: body)
                 memory.logs[place].row.apply(effect)
@@ -143,7 +148,7 @@ final class Flusher {
                 state.hlc = max(state.hlc, envelope.hlc.rawValue)
                 if envelope.seq == 1, case .conversation = envelope.log { state.conversations += 1 }
                 if envelope.kind == Event.Kind.messageSent.rawValue { state.messages += 1 }
-                pending.append(PendingEvent(envelope: envelope, body: body, commitment: nil, logNumber: place, authorNumber: author))
+                pending.append(PendingEvent(envelope: envelope, body: body, commitment: erased, logNumber: place, authorNumber: author))
             }
         }
 

@@ -156,7 +156,7 @@ final class Writer {
     }
 
     private func append(
-        _ event: Event, _ target: Seq, _ origin: Origin, _ hlc: HLC, _ state: LogState, _ frame: inout FrameBuilder, body: [UInt8]? = nil
+        _ event: Event, _ target: Seq, _ origin: Origin, _ hlc: HLC, _ state: LogState, _ frame: inout FrameBuilder, erased commitment: Hash256? = nil
     ) -> Receipt {
         let seq = state.row.seq + 1
         let position = nextPosition
@@ -164,7 +164,7 @@ final class Writer {
         frame.put(
             Envelope(
                 log: event.log, seq: seq, origin: origin, hlc: hlc, author: event.author, kind: event.kindNumber, message: references.message,
-                chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo), event)
+                chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo), event, erased: commitment)
         state.apply(Effect(seq: seq, event: event, targetSeq: target, replica: origin.replica, counter: origin.counter), at: position)
         nextPosition += 1
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
@@ -281,10 +281,8 @@ final class Writer {
 
     /// Takes an event as another store recorded it, for `import --exact`: nothing is decided, only density is checked (I2).
     func adopt(_ recorded: RecordedEvent, secret: PuncturedSeeds?, key: Hash256, into frame: inout FrameBuilder) throws -> (Receipt, number: UInt64) {
-        guard !recorded.isErased else {
-            throw EventLogError(
-                .invalidArgument,
-                "log \(recorded.log) seq \(recorded.seq) was erased: this version cannot import such an event; `convstore copy` takes it along")
+        guard recorded.isErased == (recorded.commitment != nil) else {
+            throw EventLogError(.invalidArgument, "log \(recorded.log) seq \(recorded.seq): an erased event comes with the commitment to its body")
         }
         let state = try makeState(of: recorded.log)
         guard recorded.seq == state.row.seq + 1 else {
@@ -295,7 +293,7 @@ final class Writer {
             frame.put(SecretRecord(log: recorded.log, wrapped: wrapped))
         }
         hlc = max(hlc, recorded.hlc)
-        return (append(recorded.event, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame), state.row.number)
+        return (append(recorded.event, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame, erased: recorded.commitment), state.row.number)
     }
 
     // Undoing a batch.

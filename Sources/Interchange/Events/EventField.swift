@@ -3,7 +3,7 @@ enum EventField: Int, CaseIterable {
     case type, conversationID, author, at, origin
     case kind, title, participants, attributes, user, messageID, role, text, parts, replyTo, streaming, requestID, index, finishReason
     case usage, reason, emoji, on, upTo, key, value, name, payload
-    case seq, position, hlc, targetSeq, secret, erased, log, bytes
+    case seq, position, hlc, targetSeq, secret, erased, commitment, log, bytes
 
     var name: StaticString {
         switch self {
@@ -41,6 +41,7 @@ enum EventField: Int, CaseIterable {
         case .targetSeq: "target_seq"
         case .secret: "secret"
         case .erased: "erased"
+        case .commitment: "commitment"
         case .log: "log"
         case .bytes: "bytes"
         }

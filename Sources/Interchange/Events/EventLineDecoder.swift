@@ -79,10 +79,13 @@ public struct EventLineDecoder: ~Copyable {
         let target = fields[.targetSeq].isNone ? nil : fields.line.unsigned(fields[.targetSeq])
         guard fields[.targetSeq].isNone || target != nil else { throw fields.malformed("target_seq") }
         let isErased = fields[.erased].kind == .absent ? false : try fields.boolean(.erased)
+        let commitment = fields[.commitment].isNone ? nil : Hash256(bytes: try fields.base64(.commitment))
+        guard fields[.commitment].isNone || commitment != nil else { throw fields.malformed("commitment") }
         let secret = fields[.secret].isNone ? nil : try fields.base64(.secret)
         let event = Event(conversation: conversation, author: author, content: content)
         let record = RecordedEvent(
-            log: log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target, isErased: isErased)
+            log: log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target, isErased: isErased,
+            commitment: commitment)
         return ExactEventLine(record: record, secret: secret)
     }
 

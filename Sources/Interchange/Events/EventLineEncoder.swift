@@ -30,6 +30,7 @@ public struct EventLineEncoder: Sendable {
         appendContent(event.content, to: &output)
         if isExact, event.content.kind == nil, case .user = record.log { output.append(",\"log\":\"user\"") }
         if record.isErased { output.append(",\"erased\":true") }
+        if isExact, let commitment = record.commitment { output.appendMember(",\"commitment\":", base64: commitment.bytes) }
         output.append(",\"seq\":")
         output.appendNumber(record.seq)
         output.append(",\"position\":")

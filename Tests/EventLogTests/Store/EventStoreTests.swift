@@ -246,4 +246,28 @@ import Testing
         let error = #expect(throws: EventLogError.self) { _ = try EventStore.open(at: directory.path + "/no/parent") }
         #expect(error?.code == .cannotCreate)
     }
+
+    @Test("What another store recorded is adopted with its heads, erased events too")
+    func adopt() throws {
+        let store = try open()
+        try fill(store, messages: 40)
+        let log = LogID.conversation(conversation(1))
+        try store.erase(log: log, seq: 4)
+        let events = try store.all()
+        let heads = try store.heads()
+        var secrets: [LogID: [UInt8]] = [:]
+        for log in heads.keys { secrets[log] = try store.secret(of: log) }
+        try store.close()
+
+        let other = try EventStore.open(at: directory.path + "/other")
+        #expect(try other.adoptBlocking(events, secrets: secrets).allSatisfy(\.isAccepted))
+        #expect(try other.heads() == heads)  // from the journal
+        #expect(try other.all() == events)
+        try other.flush()
+        #expect(try other.heads() == heads)  // from the archive
+        #expect(try other.all() == events)
+        for log in heads.keys { #expect(try other.secret(of: log) == secrets[log]) }
+        try other.close()
+        #expect(try EventStore.verify(at: directory.path + "/other").problems == [])
+    }
 }
