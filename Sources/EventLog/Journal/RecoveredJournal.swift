@@ -89,10 +89,13 @@ struct RecoveredJournal {
                             throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
                         }
                         let start = offset + Frame.headerBytes
-                        if header.payloadBytes > 0 { frames.append(
-                            try TailFrame(
-                                UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number, firstPosition: header.firstPosition,
-                                events: header.events)) }
+                        if header.payloadBytes > 0 {
+                            frames.append(
+                                try TailFrame(
+                                    UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
+                                    firstPosition: header.firstPosition,
+                                    events: header.events))
+                        }
                         lastPosition = last
                     }
                     offset += header.frameBytes
@@ -146,6 +149,7 @@ struct RecoveredJournal {
     }
 
     private static func damage(_ path: String, _ what: String) -> EventLogError {
-        EventLogError(.damaged, "\(path): \(what). Acknowledged events are unreadable; run `convstore verify`, and `convstore export --salvage` for what is sound")
+        EventLogError(
+            .damaged, "\(path): \(what). Acknowledged events are unreadable; run `convstore verify`, and `convstore export --salvage` for what is sound")
     }
 }

@@ -38,7 +38,9 @@ func abandonedCopy(of store: EventStore, in directory: TemporaryDirectory, _ nam
                 group.addTask {
                     for round in 0..<12 as Range<UInt64> {
                         let id = writer << 32 | round << 8
-                        let batch = (0..<3 as Range<UInt64>).map { sent(id | $0, in: ($0 + writer) % 4, "batch \(id) \($0) " + String(repeating: "x", count: 200)) }
+                        let batch = (0..<3 as Range<UInt64>).map {
+                            sent(id | $0, in: ($0 + writer) % 4, "batch \(id) \($0) " + String(repeating: "x", count: 200))
+                        }
                         let outcomes = try await store.append(batch, isAtomic: true)
                         #expect(outcomes.allSatisfy { $0.isAccepted })
                     }
@@ -190,7 +192,8 @@ func abandonedCopy(of store: EventStore, in directory: TemporaryDirectory, _ nam
         for counter in 1...6000 as ClosedRange<UInt64> {
             submissions.append(
                 Submission(
-                    chunk(0, of: 1_000_000 + counter, in: 1, "x").event, origin: Origin(replica: ReplicaID(high: 9, low: 9), counter: counter, hlc: HLC(milliseconds: 1))))
+                    chunk(0, of: 1_000_000 + counter, in: 1, "x").event,
+                    origin: Origin(replica: ReplicaID(high: 9, low: 9), counter: counter, hlc: HLC(milliseconds: 1))))
         }
         for start in stride(from: 0, to: submissions.count, by: 4) {
             let outcomes = try store.appendBlocking(Array(submissions[start..<start + 4]))
