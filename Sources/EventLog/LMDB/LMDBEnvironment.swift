@@ -122,8 +122,13 @@ final class LMDBEnvironment: @unchecked Sendable {
             pthread_rwlock_rdlock(gate)
             code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         }
-        try check(code, "mdb_txn_begin")
-        return try body(ReadTransaction(handle: transaction!))
+        do {
+            try check(code, "mdb_txn_begin")
+            return try body(ReadTransaction(handle: transaction!))
+        } catch let error as LMDBError {
+            // Reads stand everywhere: so they are typed here.
+            throw Archive.typed(error, path)
+        }
     }
 
     /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.

@@ -113,7 +113,9 @@ import Testing
             }
             // The command must come to an end too, and call damage what reading calls damage.
             if round % 5 == 0 {
-                do { _ = try EventStore.verify(at: directory.store) } catch let error as EventLogError { _ = error } catch { Issue.record("\(comment): verify: \(error)") }
+                do { _ = try EventStore.verify(at: directory.store) } catch let error as EventLogError { _ = error } catch {
+                    Issue.record("\(comment): verify: \(error)")
+                }
             }
             try Self.write(sound, path)
         }

@@ -24,7 +24,8 @@ import Testing
         for round in 0..<3 {
             let seed = UInt64(round) &+ UInt64(truncatingIfNeeded: file.utf8.reduce(7) { $0 &* 31 &+ Int($1) })
             let comment = Comment(rawValue: "\(file), random seed \(seed), round \(round)")
-            let run = try ModelImport(seed: seed, journalBytesMax: [256 << 10, 1 << 20, 64 << 10][round], durability: round == 0 ? .full : .relaxed(interval: .milliseconds(20)))
+            let run = try ModelImport(
+                seed: seed, journalBytesMax: [256 << 10, 1 << 20, 64 << 10][round], durability: round == 0 ? .full : .relaxed(interval: .milliseconds(20)))
             run.closeChance = [0.05, 0, 0.02][round]
             run.crashChance = [0.05, 0.03, 0.02][round]
             try await run.run(file)

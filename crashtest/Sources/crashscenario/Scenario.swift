@@ -97,7 +97,8 @@ struct Scenario {
     }
 
     private mutating func text(_ words: Int) -> String {
-        (0..<words).map { _ in ["yes", "no", "tomorrow", "lunch", "the build is green", "naïve café", "東京", "🙂"].randomElement(using: &random)! }.joined(separator: " ")
+        (0..<words).map { _ in ["yes", "no", "tomorrow", "lunch", "the build is green", "naïve café", "東京", "🙂"].randomElement(using: &random)! }.joined(
+            separator: " ")
     }
 
     private mutating func submission(_ conversation: ConversationID, _ author: String, _ content: Event.Content) -> Submission {
@@ -120,7 +121,8 @@ struct Scenario {
             receipts.append(receipt)
             guard case .conversation(let id) = submission.event.log else { continue }
             var record = RecordedEvent(
-                log: submission.event.log, seq: receipt.seq, position: receipt.position, origin: Origin(replica: ReplicaID(high: 0, low: 0), counter: 0, hlc: receipt.hlc),
+                log: submission.event.log, seq: receipt.seq, position: receipt.position,
+                origin: Origin(replica: ReplicaID(high: 0, low: 0), counter: 0, hlc: receipt.hlc),
                 hlc: receipt.hlc, event: submission.event, targetSeq: nil)
             if !isRelaxed, let read = try store.event(in: submission.event.log, at: receipt.seq) {
                 guard read.event == submission.event else { throw EventLogError(.damaged, "scenario: seq \(receipt.seq) reads as another event") }
@@ -143,7 +145,9 @@ struct Scenario {
             let id = conversations.randomElement(using: &random)!
             let mine = message()
             let words = Int.random(in: 0...30, using: &random)
-            let receipts = try append([submission(id, ["ann", "bob"].randomElement(using: &random)!, .messageSent(Event.Message(id: mine, role: .user, text: text(words))))])
+            let receipts = try append([
+                submission(id, ["ann", "bob"].randomElement(using: &random)!, .messageSent(Event.Message(id: mine, role: .user, text: text(words))))
+            ])
             messages.append((id, mine, receipts[0].seq))
             if Int.random(in: 0..<6, using: &random) == 0 {
                 try append([
@@ -169,7 +173,8 @@ struct Scenario {
         var submissions: [Submission] = []
         for part in 0..<count {
             let id = conversations[part % conversations.count]
-            submissions.append(submission(id, "ann", .messageSent(Event.Message(id: message(), role: .user, text: "batch \(batches) \(count) \(part) " + text(60)))))
+            submissions.append(
+                submission(id, "ann", .messageSent(Event.Message(id: message(), role: .user, text: "batch \(batches) \(count) \(part) " + text(60)))))
         }
         try append(submissions, isAtomic: true)
     }
@@ -191,7 +196,9 @@ struct Scenario {
             let counter = counters[.conversation(id)]!
             let event = Event(conversation: id, author: UserID("ann")!, content: .messageDeleted(message: MessageID(high: 1, low: 1)))
             let origin = Origin(replica: Self.replica, counter: counter, hlc: HLC(milliseconds: 1_700_000_000_000))
-            guard case .refused = try store.appendBlocking([Submission(event, origin: origin)])[0] else { throw EventLogError(.invalidArgument, "scenario: accepted") }
+            guard case .refused = try store.appendBlocking([Submission(event, origin: origin)])[0] else {
+                throw EventLogError(.invalidArgument, "scenario: accepted")
+            }
             acknowledge("r \(id) \(counter)")
         }
     }

@@ -61,7 +61,9 @@ enum Verdict {
         try store.replay { record in
             position += 1
             guard record.position == position else { throw Bad(why: "position \(record.position) stands where \(position) was expected") }
-            guard record.seq == UInt64(events[record.log, default: []].count) + 1 else { throw Bad(why: "log \(record.log): seq \(record.seq) is out of place (I2)") }
+            guard record.seq == UInt64(events[record.log, default: []].count) + 1 else {
+                throw Bad(why: "log \(record.log): seq \(record.seq) is out of place (I2)")
+            }
             events[record.log, default: []].append((digest(record), record.isErased))
             if case .messageSent(let sent) = record.event.content, sent.text.hasPrefix("batch ") {
                 let words = sent.text.split(separator: " ", maxSplits: 4)
@@ -91,7 +93,8 @@ enum Verdict {
     private static func goOn(_ store: EventStore, _ acks: [[Substring]]) throws {
         if let last = acks.last(where: { $0[0] == "r" }), let id = ConversationID(last[1]), let counter = UInt64(last[2]) {
             let origin = Origin(replica: Scenario.replica, counter: counter, hlc: HLC(milliseconds: 0))
-            let event = Event(conversation: id, author: UserID("ann")!, content: .messageSent(Event.Message(id: MessageID(high: 2, low: counter), role: .user, text: "no")))
+            let event = Event(
+                conversation: id, author: UserID("ann")!, content: .messageSent(Event.Message(id: MessageID(high: 2, low: counter), role: .user, text: "no")))
             guard case .refused(let refusal) = try store.appendBlocking([Submission(event, origin: origin)])[0], refusal.code == .unknownMessage else {
                 throw Bad(why: "the refusal of \(id) \(counter) is forgotten (I3)")
             }
@@ -100,7 +103,9 @@ enum Verdict {
         let event = Event(conversation: id, author: UserID("zoe")!, content: .conversationCreated(kind: .direct, title: nil, participants: [UserID("zoe")!]))
         let before = store.lastPosition
         let outcomes = try store.appendBlocking([Submission(event)])
-        guard case .accepted(let receipt) = outcomes[0], receipt.seq == 1, receipt.position == before + 1 else { throw Bad(why: "one more event: \(outcomes[0]), after position \(before)") }
+        guard case .accepted(let receipt) = outcomes[0], receipt.seq == 1, receipt.position == before + 1 else {
+            throw Bad(why: "one more event: \(outcomes[0]), after position \(before)")
+        }
         guard try store.event(in: .conversation(id), at: 1)?.event == event else { throw Bad(why: "one more event cannot be read") }
     }
 }

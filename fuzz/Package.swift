@@ -1,0 +1,16 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A package of its own: it is built with -sanitize=fuzzer (run.sh).
+let package = Package(
+    name: "fuzz",
+    platforms: [.macOS(.v15)],
+    dependencies: [.package(name: "convstore", path: "..")],
+    targets: [
+        .executableTarget(
+            name: "fuzz",
+            dependencies: [.product(name: "EventLog", package: "convstore"), .product(name: "Interchange", package: "convstore")],
+            swiftSettings: ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) })
+    ],
+    swiftLanguageModes: [.v6]
+)
