@@ -30,6 +30,8 @@ final class LogState {
     var hasStaleSlices = false
     /// The flush during which it was used last.
     var lastUse = 0
+    /// The position of the event after the last mark: once the archive holds it, it holds the mark too.
+    var lastMark: Position = 0
     /// Where the search for a repeated origin goes on: re-imports come in order.
     var originCursor: (replica: ReplicaID, counter: UInt64, seq: Seq)?
 

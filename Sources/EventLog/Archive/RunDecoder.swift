@@ -135,6 +135,7 @@ final class DecodedRun {
         for slice in 0..<header.slices {
             let entry = try reader.varint()
             if entry & 1 == 0 { conversations += 1 }
+            guard entry >> 1 <= UInt64(header.events) else { throw CodecError(.badValue) }
             if slice < wanted { before += Int(clamping: entry >> 1) } else if slice == wanted { mine = Int(clamping: entry >> 1) }
         }
         guard before < 1 << 30, mine < 1 << 30 else { throw CodecError(.badValue) }

@@ -42,6 +42,9 @@ struct Frame {
         let header = Header(
             payloadBytes: Int(payload), checksum: checksum, store: owner, generation: generation, number: number, syncedThrough: synced,
             previousChecksum: previous, firstPosition: position, events: Int(events), purpose: purpose)
+        // Numbers that no store reaches: what follows may count on from them.
+        let numbersMax: UInt64 = 1 << 62
+        guard 1..<numbersMax ~= position, 1..<numbersMax ~= number, generation < numbersMax else { return nil }
         // The padding belongs to the frame: nothing of a file is unchecked.
         guard offset + header.frameBytes <= bytes.count else { return nil }
         for index in offset + headerBytes + Int(payload)..<offset + header.frameBytes where bytes[index] != 0 { return nil }

@@ -71,7 +71,9 @@ final class Writer {
                 others.removeFirst()
                 if other.kind == TailFrame.Record.refusal {
                     let mark = try MarkRecord(decoding: frame.other(other.range))
-                    try makeState(of: mark.log).row.take(mark)
+                    let state = try makeState(of: mark.log)
+                    state.row.take(mark)
+                    state.lastMark = nextPosition
                 } else if other.kind == TailFrame.Record.secret {
                     _ = try makeState(of: SecretRecord(decoding: frame.other(other.range)).log)
                 }
@@ -90,7 +92,7 @@ final class Writer {
     }
 
     /// What a flush archived is no longer in the tail; logs that rest are forgotten.
-    func archived(_ rows: [(log: LogID, seq: Seq)], memoryBytesMax: Int) {
+    func archived(_ rows: [(log: LogID, seq: Seq)], through position: Position, memoryBytesMax: Int) {
         flushes += 1
         for (log, seq) in rows { known(log)?.dropTail(through: seq) }
         reader.forget()
@@ -99,8 +101,12 @@ final class Writer {
         for state in users.values { total += state.approximateBytes }
         guard total > memoryBytesMax else { return }
         let oldest = flushes - 2
-        conversations = conversations.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
-        users = users.filter { !$0.value.tail.isEmpty || $0.value.lastUse > oldest || $0.value.row.seq == 0 }
+        func stays(_ state: LogState) -> Bool {
+            // What the archive does not know yet, an event or a mark, only memory can tell.
+            !state.tail.isEmpty || state.lastMark > position || state.lastUse > oldest || state.row.seq == 0
+        }
+        conversations = conversations.filter { stays($0.value) }
+        users = users.filter { stays($0.value) }
     }
 
     /// Forgets decoded runs, as one was rewritten.
@@ -175,6 +181,7 @@ final class Writer {
         if let lane = state.row.lane(origin.replica), state.row.lanes[lane].mark >= origin.counter { return }
         let record = MarkRecord(log: log, replica: origin.replica, counter: origin.counter, refusal: refusal)
         state.row.take(record)
+        state.lastMark = nextPosition
         frame.put(record)
     }
 
