@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// The journal's events in memory, and up to where they are durable and archived: what readers see of the newest events.
 final class Tail: Sendable {
     struct Snapshot: Sendable {
@@ -24,11 +22,12 @@ final class Tail: Sendable {
         }
     }
 
-    private let state: Mutex<Snapshot>
+    /// A lock of the system's: the thread sanitizer does not see those of `Synchronization` on Linux.
+    private let state: Monitor<Snapshot>
 
     init(frames: [TailFrame], archived: Position) {
         let last = frames.last(where: { !$0.items.isEmpty })?.lastPosition ?? archived
-        state = Mutex(Snapshot(frames: frames, visible: last, archived: archived, bytes: frames.reduce(0) { $0 + $1.bytes.count }))
+        state = Monitor(Snapshot(frames: frames, visible: last, archived: archived, bytes: frames.reduce(0) { $0 + $1.bytes.count }))
     }
 
     var snapshot: Snapshot { state.withLock { $0 } }
