@@ -5,7 +5,7 @@ final class ArchiveReader {
     private var cache: [(position: Position, run: DecodedRun)] = []
     private let runsMax: Int
 
-    init(archive: Archive, runsMax: Int = 8) {
+    init(archive: Archive, runsMax: Int = 3) {
         self.archive = archive
         self.runsMax = runsMax
     }
