@@ -6,7 +6,7 @@ set -eu
 count=${1:?how many files}; first=${2:-1}; events=${3:-4000}
 here=$(cd "$(dirname "$0")/.." && pwd)
 model=${MODEL:-$here/../shared/model}
-[ -f "$model/fold.py" ] || model=/work/shared/model
+[ -f "$model/fold.py" ] || model=${MODEL:?the directory of fold.py and generate.py}
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 cd "$here"
 swift build --build-tests >/dev/null
