@@ -82,7 +82,7 @@ extension Event {
         case custom = 15
 
         /// The name in JSONL.
-        public var name: String {
+        public var name: StaticString {
             switch self {
             case .conversationCreated: "conversation.created"
             case .conversationUpdated: "conversation.updated"

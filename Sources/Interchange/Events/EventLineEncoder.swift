@@ -16,7 +16,7 @@ public struct EventLineEncoder: Sendable {
         let event = record.event
         if let kind = event.content.kind {
             output.append("{\"type\":\"")
-            output.append(kind.jsonName)
+            output.append(kind.name)
             output.append("\"")
         } else {
             guard isExact else { return false }
@@ -127,28 +127,6 @@ public struct EventLineEncoder: Sendable {
         if let replyTo = message.replyTo { output.appendMember(",\"reply_to\":", replyTo) }
         if message.isStreaming { output.append(",\"streaming\":true") }
         if let requestID = message.requestID { output.appendMember(",\"request_id\":", requestID) }
-    }
-}
-
-extension Event.Kind {
-    fileprivate var jsonName: StaticString {
-        switch self {
-        case .conversationCreated: "conversation.created"
-        case .conversationUpdated: "conversation.updated"
-        case .participantJoined: "participant.joined"
-        case .participantLeft: "participant.left"
-        case .messageSent: "message.sent"
-        case .chunkAppended: "chunk.appended"
-        case .messageCompleted: "message.completed"
-        case .messageInterrupted: "message.interrupted"
-        case .messageEdited: "message.edited"
-        case .messageDeleted: "message.deleted"
-        case .reactionSet: "reaction.set"
-        case .receiptDelivered: "receipt.delivered"
-        case .receiptRead: "receipt.read"
-        case .preferenceSet: "preference.set"
-        case .custom: "custom"
-        }
     }
 }
 

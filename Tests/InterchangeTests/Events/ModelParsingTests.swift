@@ -63,7 +63,7 @@ import Testing
     private func compare(_ line: EventLine, _ expected: [String: Any], _ comment: Comment) throws {
         #expect(line.at == (expected["at"] as? NSNumber)?.uint64Value, comment)
         same(line.event.author.string, expected["author"], comment)
-        #expect(line.event.content.kind?.name == expected["type"] as? String, comment)
+        #expect(line.event.content.kind?.name.description == expected["type"] as? String, comment)
         let parsed = expected["parsed"] as? [String: Any] ?? [:]
         switch line.event.content {
         case .conversationCreated(_, let title, let participants):
