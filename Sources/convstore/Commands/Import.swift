@@ -1,5 +1,5 @@
 import ArgumentParser
-import EventLog
+import ConversationStore
 import Interchange
 
 struct Import: ParsableCommand {
@@ -35,10 +35,10 @@ struct Import: ParsableCommand {
     func run() throws {
         let start = ContinuousClock.now
         let input = try ImportInput(files)
-        let options = StoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100)))
+        let options = ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100)))
         let refused = try store.with(options) { store -> Failure? in
-            let (count, refused) = exact ? try copy(input, into: store) : try take(input, into: store)
-            try count.print(store.statistics(), seconds: (ContinuousClock.now - start).seconds, asJSON: json)
+            let (count, refused) = exact ? try copy(input, into: store.log) : try take(input, into: store.log)
+            try count.print(store.log.statistics(), seconds: (ContinuousClock.now - start).seconds, asJSON: json)
             return refused
         }
         if let refused { throw refused }
