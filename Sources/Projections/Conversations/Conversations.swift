@@ -78,17 +78,15 @@ package final class Conversations: Projection {
         case .chunkAppended(_, _, let text):
             try edit(target, id, &row) { message, page, row in
                 guard message.state == .streaming else { return }
-                if row.last?.seq == target, message.text.utf8.count < 4 * ConversationRow.snippetScalars {
-                    row.last?.snippet = ConversationRow.snippet(message.text + text)
+                // A snippet that is the whole text so far grows with it.
+                if let last = row.last, last.seq == target, last.snippet.utf8.count == message.text.utf8.count {
+                    row.last!.snippet = ConversationRow.snippet(last.snippet + text)
                 }
                 message.text += text
                 message.chunks += 1
                 message.isErased = message.isErased || event.isErased
                 page.textBytes += text.utf8.count
                 pages.grew(by: text.utf8.count)
-                try streams.update(PageKey(id, target)) { stream in
-                    if let last = stream?.last, last < event.hlc { stream?.last = event.hlc }
-                }
             }
         case .messageCompleted(_, let finishReason, let usage):
             try close(target, id, .complete, &row) { message in
@@ -188,7 +186,7 @@ package final class Conversations: Projection {
         lobbies.moved(id, from: old, to: row.order, for: row.participants)
         if message.isStreaming {
             try streams.update(PageKey(id, event.seq)) {
-                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica, last: event.hlc)
+                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
             }
         }
     }

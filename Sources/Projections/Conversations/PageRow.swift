@@ -41,6 +41,8 @@ struct PageKey: TableKey {
         return bytes
     }
 
+    var lockBits: UInt64 { conversation.low }
+
     init(_ conversation: ConversationID, _ number: UInt64) {
         self.conversation = conversation
         self.number = number

@@ -50,7 +50,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         shardBytesMax = cacheBytes / Self.shardCount
     }
 
-    @inline(__always) private func shard(of key: Key) -> Shard { shards[key.hashValue & (Self.shardCount - 1)] }
+    @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
 
     private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
 
