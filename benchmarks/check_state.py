@@ -10,7 +10,7 @@ every lobby is compared, field by field. Exits with 1 at the first difference.
 import argparse, json, os, subprocess, sys, tempfile
 
 ENGINES = ("sqlite", "rocksdb")
-WAYS = (["--batch", "1"], ["--batch", "7"], ["--batch", "256"], ["--batch", "256", "--built"])
+WAYS = (["--batch", "1"], ["--batch", "7"], ["--batch", "256"], ["--way", "build"])
 
 
 def without_nulls(value):
@@ -69,7 +69,7 @@ def main():
             file.writelines(line + "\n" for number, line in enumerate(lines, 1) if number not in refused)
             file.flush()
             for engine in ENGINES:
-                for way in WAYS:
+                for way in (*WAYS, ["--way", "replay"]) if engine == "sqlite" else WAYS:
                     have = dict(shown(os.path.abspath(chosen.peers), engine, file.name, way))
                     for key in want.keys() | have.keys():
                         for at, (a, b) in enumerate(zip(want.get(key, []), have.get(key, []))):

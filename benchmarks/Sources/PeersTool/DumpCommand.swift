@@ -1,6 +1,8 @@
-import ArgumentParser
+public import ArgumentParser
 import FoundationEssentials
-import Peers
+public import Peers
+
+extension StateDump.Way: ExpressibleByArgument {}
 
 /// What a peer shows of some events: for check_state.py.
 struct DumpCommand: ParsableCommand {
@@ -11,12 +13,13 @@ struct DumpCommand: ParsableCommand {
     @Option(help: "Events as JSONL, all of them acceptable.") var input: String
     @Option(help: "An empty place; it is removed at the end.") var directory = "peers.tmp"
     @Option(help: "Events a commit.") var batch = 256
-    @Flag(help: "Builds the state anew from the event rows before it is shown.") var built = false
+    @Option(help: "How the state comes to be: append, build (anew from the event rows), or replay (the same the simple way; sqlite only).")
+    var way = StateDump.Way.append
 
     func run() throws {
         let items = try Loader.load(input)
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
         defer { try? FileManager.default.removeItem(atPath: directory) }  // Scratch.
-        try StateDump.lines(of: engine, items, batch: batch, isBuilt: built, directory: directory) { print($0) }
+        try StateDump.lines(of: engine, items, batch: batch, way: way, directory: directory) { print($0) }
     }
 }

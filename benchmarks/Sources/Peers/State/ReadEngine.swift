@@ -63,6 +63,12 @@ public enum StateEngineKind: String, Sendable, CaseIterable, Encodable {
     }
 }
 
+/// An engine with a second, simpler way to build its state: what ``ReadEngine/buildState()`` gains over it is shown beside.
+protocol ReplayEngine: ReadEngine {
+    /// Builds the state anew, event by event, in commit order.
+    func replayState() throws
+}
+
 /// A reader whose values can be looked into: the peers', which `peers dump` compares with fold.py.
 protocol PeerReader: StateReader {
     func page(of conversation: ConversationID, limit: Int) throws -> TimelinePage

@@ -49,15 +49,29 @@ public struct StateDump {
         encoder.keyEncodingStrategy = .convertToSnakeCase
     }
 
-    /// Appends the events, `batch` a commit, or builds the state of them if `isBuilt`, and shows every timeline and every lobby.
+    /// How the state comes to be.
+    public enum Way: String, Sendable, CaseIterable {
+        /// With each append.
+        case append
+        /// Built anew from the event rows.
+        case build
+        /// Built anew the simple way, by an engine that has one.
+        case replay
+    }
+
+    /// Appends the events, `batch` a commit, and shows every timeline and every lobby.
     public static func lines(
-        of kind: StateEngineKind, _ items: [Item], batch: Int, isBuilt: Bool, directory: String, _ body: (String) -> Void
+        of kind: StateEngineKind, _ items: [Item], batch: Int, way: Way, directory: String, _ body: (String) -> Void
     ) throws {
         let engine = try kind.open(directory: directory, isDurable: false)
         for at in stride(from: 0, to: items.count, by: batch) { try engine.append(items[at..<min(items.count, at + batch)]) }
-        if isBuilt {
-            try engine.dropState()
-            try engine.buildState()
+        if way != .append { try engine.dropState() }
+        switch way {
+        case .append: break
+        case .build: try engine.buildState()
+        case .replay:
+            guard let engine = engine as? any ReplayEngine else { throw EngineError("\(kind.rawValue) has no simple way") }
+            try engine.replayState()
         }
         guard let reader = try engine.reader() as? any PeerReader else { throw EngineError("\(kind.rawValue) does not show its values") }
         let dump = StateDump(reader)

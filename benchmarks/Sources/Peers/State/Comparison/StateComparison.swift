@@ -22,6 +22,11 @@ public struct StateComparison {
         var batch: Int
     }
 
+    struct BuildTrial {
+        var seconds: Double
+        var processorSeconds: Double
+    }
+
     struct ReadSubject: Hashable {
         var kind: ReadKind
         var threads: Int
@@ -35,8 +40,10 @@ public struct StateComparison {
     var appendSubjects: [AppendSubject] = []
     var appends: [AppendSubject: [StateEngineKind: [Trial]]] = [:]
     var reads: [ReadSubject: [StateEngineKind: [ReadTrial]]] = [:]
-    /// Seconds to build all state of all events, and processor seconds.
-    var builds: [StateEngineKind: [(seconds: Double, processor: Double)]] = [:]
+    /// Of all state of all events.
+    var builds: [StateEngineKind: [BuildTrial]] = [:]
+    /// The same by the simple way, where an engine has one.
+    var replays: [StateEngineKind: [BuildTrial]] = [:]
     /// Bytes of the closed store of all events.
     var sizes: [StateEngineKind: Int] = [:]
 
@@ -181,17 +188,25 @@ public struct StateComparison {
             for engine in turn(round) {
                 let opened = try engine.open(directory: path(engine))
                 let before = try sums(opened)
-                try opened.dropState()
-                sync()
-                let (start, processor) = (Trial.nanoseconds(), Trial.processorSeconds())
-                try opened.buildState()
-                let seconds = Double(Trial.nanoseconds() - start) / 1e9
-                builds[engine, default: []].append((seconds, Trial.processorSeconds() - processor))
-                progress("build: \(engine.rawValue) \(Int(Double(items.count) / seconds)) events/s")
+                builds[engine, default: []].append(try build(engine, opened, "build", opened.buildState))
                 guard try sums(opened) == before else { throw EngineError("\(engine.rawValue) built another state") }
+                if let simple = opened as? any ReplayEngine {
+                    replays[engine, default: []].append(try build(engine, opened, "replay", simple.replayState))
+                    guard try sums(opened) == before else { throw EngineError("\(engine.rawValue) replayed to another state") }
+                }
                 try opened.close()
             }
         }
+    }
+
+    private func build(_ kind: StateEngineKind, _ engine: any ReadEngine, _ title: String, _ body: () throws -> Void) throws -> BuildTrial {
+        try engine.dropState()
+        sync()
+        let (start, processor) = (Trial.nanoseconds(), Trial.processorSeconds())
+        try body()
+        let seconds = Double(Trial.nanoseconds() - start) / 1e9
+        progress("\(title): \(kind.rawValue) \(Int(Double(items.count) / seconds)) events/s")
+        return BuildTrial(seconds: seconds, processorSeconds: Trial.processorSeconds() - processor)
     }
 
     private func sums(_ engine: any ReadEngine) throws -> [ReadSum] {

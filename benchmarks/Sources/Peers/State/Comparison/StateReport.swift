@@ -29,6 +29,8 @@ public struct StateReport: Encodable {
     }
 
     struct Build: Encodable {
+        /// How it is built.
+        var way: String
         var engine: StateEngineKind
         var eventsPerSecond: Double
         /// To SQLite.
@@ -83,16 +85,17 @@ public struct StateReport: Encodable {
                 }
             }
         }
-        let rate = { (engine: StateEngineKind) in
-            comparison.builds[engine].map { median($0.map { Double(comparison.items.count) / $0.seconds }) }
-        }
+        let base = comparison.builds[.sqlite].map { median($0.map(\.seconds)) }
         for engine in engines {
-            guard let trials = comparison.builds[engine], let own = rate(engine) else { continue }
-            builds.append(
-                Build(
-                    engine: engine, eventsPerSecond: own, ratio: rate(.sqlite).map { own / $0 },
-                    processorUsPerEvent: median(trials.map { $0.processor * 1e6 / Double(comparison.items.count) }),
-                    rounds: trials.map { Double(comparison.items.count) / $0.seconds }))
+            for (way, trials) in [("by conversation, in memory", comparison.builds[engine]), ("event by event", comparison.replays[engine])] {
+                guard let trials else { continue }
+                let seconds = median(trials.map(\.seconds))
+                builds.append(
+                    Build(
+                        way: way, engine: engine, eventsPerSecond: Double(events) / seconds, ratio: base.map { $0 / seconds },
+                        processorUsPerEvent: median(trials.map { $0.processorSeconds * 1e6 / Double(comparison.items.count) }),
+                        rounds: trials.map { Double(comparison.items.count) / $0.seconds }))
+            }
         }
         for engine in engines {
             guard let bytes = comparison.sizes[engine] else { continue }
@@ -148,8 +151,8 @@ public struct StateReport: Encodable {
                 ]
             })
         lines += table(
-            ["build of all state of \(grouped(Double(events))) events", "events/s", "÷ SQLite", "processor us/event"], labels: 1,
-            builds.map { [$0.engine.rawValue, grouped($0.eventsPerSecond), ratio($0.ratio), fixed($0.processorUsPerEvent, 2)] })
+            ["build of all state of \(grouped(Double(events))) events", "engine", "events/s", "÷ SQLite", "processor us/event"], labels: 2,
+            builds.map { [$0.way, $0.engine.rawValue, grouped($0.eventsPerSecond), ratio($0.ratio), fixed($0.processorUsPerEvent, 2)] })
         lines += table(
             ["closed store of \(grouped(Double(events))) events and their state", "bytes (du)", "bytes/event", "÷ RocksDB"], labels: 1,
             sizes.map { [$0.engine.rawValue, grouped(Double($0.bytes)), fixed($0.bytesPerEvent, 1), ratio($0.ratio)] })

@@ -25,6 +25,7 @@ enum RocksTuning {
         rocksdb_options_set_bytes_per_sync(tuning, 1 << 20)
         rocksdb_options_set_recycle_log_file_num(tuning, 2)
         rocksdb_options_set_allow_concurrent_memtable_write(tuning, 0)
+        rocksdb_options_set_keep_log_file_num(tuning, 1)
         if filtersMemtable {
             rocksdb_options_set_memtable_prefix_bloom_size_ratio(tuning, 0.1)
             rocksdb_options_set_memtable_whole_key_filtering(tuning, 1)

@@ -1,5 +1,6 @@
 /// The tables. A conversation has a short key, and a message's rowid is made of that and its seq, so that a timeline page is one run of
-/// the table itself: no index stands between. Authors are in the rows, so that a page joins nothing.
+/// the table itself: no index stands between. Authors are in the rows, so that a page joins nothing. `ordered` stands first,
+/// so that a lobby's sorting reads little of each conversation.
 enum SQLiteSchema {
     static let events = """
         CREATE TABLE IF NOT EXISTS events (
@@ -11,8 +12,8 @@ enum SQLiteSchema {
 
     static let state = """
         CREATE TABLE IF NOT EXISTS conversations (
-            key INTEGER PRIMARY KEY, id BLOB NOT NULL, kind INTEGER NOT NULL, title TEXT, title_time INTEGER, title_position INTEGER,
-            seq INTEGER NOT NULL, messages INTEGER NOT NULL, deleted INTEGER NOT NULL, ordered INTEGER NOT NULL, has_receipts INTEGER NOT NULL,
+            key INTEGER PRIMARY KEY, ordered INTEGER NOT NULL, id BLOB NOT NULL, kind INTEGER NOT NULL, title TEXT, title_time INTEGER,
+            title_position INTEGER, seq INTEGER NOT NULL, messages INTEGER NOT NULL, deleted INTEGER NOT NULL, has_receipts INTEGER NOT NULL,
             last_id BLOB, last_seq INTEGER, last_author TEXT, last_role INTEGER, last_state INTEGER, last_sent_at INTEGER, last_snippet TEXT);
         CREATE TABLE IF NOT EXISTS messages (
             key INTEGER PRIMARY KEY, id BLOB NOT NULL, ordinal INTEGER NOT NULL, author TEXT NOT NULL, role INTEGER NOT NULL,

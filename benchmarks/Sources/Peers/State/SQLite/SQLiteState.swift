@@ -3,7 +3,7 @@ import Glibc
 
 /// SQLite as a good engineer would use it here: WAL with synchronous=FULL, prepared statements, normalised tables with upserts, one
 /// transaction a commit in which each row that its events touch is written once.
-final class SQLiteState: ReadEngine {
+final class SQLiteState: ReplayEngine {
     private let path: String
     private let database: SQLiteDatabase
     private let begin, commit, rollback, ownSeq: SQLiteStatement
@@ -84,6 +84,27 @@ final class SQLiteState: ReadEngine {
             try database.execute(SQLiteSchema.indexes)
         }
         try prepareLive()
+    }
+
+    /// Builds the state as simple code would: in commit order, each event's rows upserted at once, in one transaction.
+    func replayState() throws {
+        try prepareLive()
+        guard var live else { return }
+        let events = try database.prepare("SELECT \(SQLiteStateBuild.columns) FROM events ORDER BY position")
+        var conversations: [Int64: ConversationID] = [:]
+        var fields = EventFields()
+        let now = wallMilliseconds()
+        try transaction {
+            while try events.step() {
+                // A conversation's first event names it.
+                let id = try conversations[events.int(1)] ?? events.id(5)
+                conversations[events.int(1)] = id
+                _ = try live.changes.fold(try events.item(in: id, &fields), position: events.number(0), now: now)
+                try live.writer.write(&live.changes)
+                live.changes.removeAll()
+            }
+        }
+        self.live = live
     }
 
     func compact() throws { try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }

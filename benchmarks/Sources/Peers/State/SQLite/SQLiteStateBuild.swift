@@ -2,6 +2,8 @@ import EventLog
 
 /// Builds all state in one pass over the events, in the order of conversations.
 final class SQLiteStateBuild {
+    static let columns = "position, conversation, at, kind, author, message, number, reply, text, rest"
+
     private let database: SQLiteDatabase
     private let writer: SQLiteStateWriter
     private let key = ConversationKey()
@@ -25,16 +27,8 @@ final class SQLiteStateBuild {
     }
 
     func run() throws {
-        let events = try database.prepare(
-            """
-            SELECT position, conversation, at, kind, author, message, number, reply, text, rest FROM events
-            WHERE kind <> 14 ORDER BY conversation, seq
-            """)
-        let preferences = try database.prepare(
-            """
-            SELECT position, conversation, at, kind, author, message, number, reply, text, rest FROM events
-            WHERE kind = 14 ORDER BY conversation, position
-            """)
+        let events = try database.prepare("SELECT \(Self.columns) FROM events WHERE kind <> 14 ORDER BY conversation, seq")
+        let preferences = try database.prepare("SELECT \(Self.columns) FROM events WHERE kind = 14 ORDER BY conversation, position")
         let now = wallMilliseconds()
         var fields = EventFields()
         var conversation = ConversationID(high: 0, low: 0)
@@ -66,7 +60,8 @@ final class SQLiteStateBuild {
 }
 
 extension SQLiteStatement {
-    fileprivate func item(in conversation: ConversationID, _ fields: inout EventFields) throws -> Item {
+    /// The event in ``SQLiteStateBuild/columns``.
+    func item(in conversation: ConversationID, _ fields: inout EventFields) throws -> Item {
         let kind: Event.Kind = try choice(3)
         fields.message = try idIfAny(5)
         fields.number = isNull(6) ? nil : number(6)
