@@ -20,7 +20,8 @@ let package = Package(
         .target(
             name: "Peers",
             dependencies: [
-                "CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "EventLog", package: "convstore"),
+                "CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "ConversationStore", package: "convstore"),
+                .product(name: "EventLog", package: "convstore"), .product(name: "Projections", package: "convstore"),
                 .product(name: "Interchange", package: "convstore"),
             ],
             // The peers shall not pay for checks of our thin wrappers around them.

@@ -43,8 +43,12 @@ extension Conversations {
             number -= 1
             try pages.read(PageKey(id, number)) { page in
                 guard let page else { return }
-                for shown in page.messages.reversed() where shown.seq != system?.seq && shown.isForModel {
-                    let message = Message(shown, row)
+                var shown: [Message] = []
+                try page.forEach { message in
+                    if message.seq != system?.seq, message.isForModel { shown.append(Message(message, row)) }
+                    return true
+                }
+                for message in shown.reversed() {
                     let cost = counter.tokens(in: message)
                     guard cost <= left else {
                         isFull = true

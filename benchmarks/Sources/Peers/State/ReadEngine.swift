@@ -54,11 +54,13 @@ public struct ReadSum: Hashable, Sendable {
 public enum StateEngineKind: String, Sendable, CaseIterable, Encodable {
     case sqlite
     case rocksdb
+    case convstore
 
     public func open(directory: String, isDurable: Bool = true) throws -> any ReadEngine {
         switch self {
         case .sqlite: try SQLiteState(directory: directory, isDurable: isDurable)
         case .rocksdb: try RocksDBState(directory: directory, isDurable: isDurable)
+        case .convstore: try ConvstoreState(directory: directory, isDurable: isDurable)
         }
     }
 }
