@@ -15,8 +15,13 @@ public enum TimelineRange: Sendable, Hashable {
 extension Conversations {
     /// A page of at most `limit` messages; `nil` if there is no such conversation.
     package func timeline(_ id: ConversationID, _ range: TimelineRange, limit: Int) throws -> TimelinePage? {
-        guard let row = try rows.row(at: id) else { return nil }
-        let limit = max(limit, 0)
+        try rows.read(id) { row in
+            guard let row else { return nil }
+            return try timeline(id, row, range, limit: max(limit, 0))
+        }
+    }
+
+    private func timeline(_ id: ConversationID, _ row: borrowing ConversationRow, _ range: TimelineRange, limit: Int) throws -> TimelinePage {
         var before: [Message] = []
         var after: [Message] = []
         switch range {
