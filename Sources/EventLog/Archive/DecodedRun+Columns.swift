@@ -73,6 +73,8 @@ extension DecodedRun {
             let rest = try columns.lengthPrefixed()
             guard columns.isAtEnd else { throw CodecError(.notCanonical) }
 
+            // Each event has a byte there: a bad count cannot make us allocate.
+            guard header.events <= min(kinds.remaining, flags.remaining) else { throw CodecError(.truncated) }
             events.reserveCapacity(header.events)
             var textOffset = 0
             var restOffset = 0

@@ -21,7 +21,8 @@ extension DecodedRun {
             let count = Int(try reader.fixed32())
             rawChecksum = try reader.fixed64()
             metaChecksum = try reader.fixed64()
-            guard count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
+            // Positions that no store reaches: what follows counts on from them.
+            guard 1..<1 << 62 ~= position, count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
                 throw CodecError(.badValue)
             }
             var table: [(Int, Int, UInt64)] = []
