@@ -6,6 +6,10 @@ struct StoreOption: ParsableArguments {
     @Option(name: .customLong("store"), help: ArgumentHelp("The store's directory.", valueName: "store"))
     var path: String
 
+    func validate() throws {
+        if path.isEmpty { throw ValidationError("--store is empty; name the store's directory.") }
+    }
+
     /// Opens it beside a writer, if there is one, for the length of the closure.
     func read<Result>(_ body: (EventStore) throws -> Result) throws -> Result {
         try with(StoreOptions(access: .readOnly), body)
