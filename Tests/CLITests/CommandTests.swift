@@ -178,6 +178,8 @@ import Testing
         #expect(try Program.run("audit", "check", proof, "--key", key).status == 0)
         try folder.write("changed", folder.text("proof").replacing("\"seq\":2", with: "\"seq\":3"))
         #expect(try Program.run("audit", "check", folder["changed"]).status == 65)
+        #expect(try Program.run("audit", "check", "--json", folder["changed"]).object()["ok"] as? Bool == false)
+        #expect(try Program.run("audit", "check", "--json", proof).object()["ok"] as? Bool == true)
         let grown = try Program.run("audit", "prove", "--store", store, "--conversation", "0", "--from", "1", "--to", "3").output
         try folder.write("grown", grown)
         #expect(try Program.run("audit", "check", folder["grown"]).status == 0)
