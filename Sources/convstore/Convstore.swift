@@ -23,6 +23,7 @@ struct Convstore: ParsableCommand {
     static func main() {
         // A reader that goes away ends us quietly, through the failing write.
         signal(SIGPIPE, SIG_IGN)
+        Terminal.occupyStandardDescriptors()
         do {
             var command = try parseAsRoot()
             try command.run()
@@ -46,7 +47,11 @@ struct Convstore: ParsableCommand {
         let message = fullMessage(for: error)
         if code.isSuccess {
             StandardOutput.shared.write(message + "\n")
-            try? StandardOutput.shared.flush()
+            do { try StandardOutput.shared.flush() } catch is StandardOutput.ReaderIsGone {} catch {
+                guard let failure = Failure(error) else { return code.rawValue }
+                Terminal.complain(failure.message)
+                return failure.code.rawValue
+            }
         } else {
             Terminal.complain(message.hasPrefix("Error: ") ? String(message.dropFirst(7)) : message)
         }

@@ -27,7 +27,7 @@ struct Verify: ParsableCommand {
         } else {
             for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
             let what =
-                "\(Quantity.count(report.events)) events, \(Quantity.count(report.conversations)) conversations, \(Quantity.count(report.segments)) segments"
+                "\(Quantity.count(report.events, "event")), \(Quantity.count(report.conversations, "conversation")), \(Quantity.count(report.segments, "segment"))"
             try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
         }
         if !report.isSound {

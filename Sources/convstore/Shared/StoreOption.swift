@@ -6,6 +6,10 @@ struct StoreOption: ParsableArguments {
     @Option(name: .customLong("store"), help: ArgumentHelp("The store's directory.", valueName: "store"))
     var path: String
 
+    func validate() throws {
+        if path.isEmpty { throw ValidationError("--store is empty; name the store's directory.") }
+    }
+
     /// Opens the log beside a writer, if there is one, for the length of the closure.
     func read<Result>(_ body: (EventStore) throws -> Result) throws -> Result {
         let store = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))

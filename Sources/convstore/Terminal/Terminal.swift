@@ -21,6 +21,15 @@ enum Terminal {
         writeError("convstore: " + Sanitizer.harmless(message, keepsNewlines: true) + "\n")
     }
 
+    /// Puts something in the place of descriptors that were closed when we were started: else a store's file would get their numbers, and be written
+    /// to as standard output or error. Writing to what stands there fails, as writing to a closed one does.
+    static func occupyStandardDescriptors() {
+        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 && errno == EBADF {
+            // The lowest free number is given out, and those below are taken.
+            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
+        }
+    }
+
     static func writeError(_ text: String) {
         Array(text.utf8).withUnsafeBytes { try? writeAll($0, to: STDERR_FILENO, "standard error") }
     }
