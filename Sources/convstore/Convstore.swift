@@ -15,7 +15,10 @@ struct Convstore: ParsableCommand {
             """,
         version: "convstore \(version) (format \(EventLogVersions.format), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd))",
         subcommands: [
-            Import.self, Lobby.self, Timeline.self, Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Copy.self, Compact.self, Erase.self,
+            New.self, Send.self, Read.self, Edit.self, Delete.self, React.self, Join.self, Leave.self, Record.self, Interrupt.self, Lobby.self, Timeline.self,
+            Watch.self, Window.self, Import.self,
+            Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Rebuild.self,
+            Copy.self, Compact.self, Erase.self,
             Audit.self, Bench.self,
         ]
     )
