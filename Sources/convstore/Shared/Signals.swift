@@ -27,10 +27,12 @@ enum Signals {
     /// From now on SIGINT, SIGTERM and SIGHUP are told by ``wait(for:milliseconds:)`` instead of ending the process. Those that were to be ignored stay so.
     static func watch() {
         writeEnd.store(pipe.write, ordering: .relaxed)
+        var handled: [CInt] = []
         for number in [SIGINT, SIGTERM, SIGHUP] {
             var old = sigaction()
             sigaction(number, nil, &old)
             if unsafeBitCast(old.__sigaction_handler.sa_handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { continue }
+            handled.append(number)
             signal(number) { number in
                 let before = errno
                 var byte = UInt8(truncatingIfNeeded: number)
@@ -38,6 +40,11 @@ enum Signals {
                 errno = before
             }
         }
+        // Some who start programs leave them with all signals blocked.
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in handled { sigaddset(&set, number) }
+        pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
     /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.

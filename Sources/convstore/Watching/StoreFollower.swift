@@ -29,7 +29,7 @@ struct StoreFollower {
     /// Waits until something was written; says false when the command is to end.
     mutating func wait() -> Bool {
         // Where opening takes long, as behind a long journal, most of the time is left to others.
-        var pause = max(Self.pollMilliseconds, Int((lastCost * 4).seconds * 1000))
+        var pause = max(Self.pollMilliseconds, Int((lastCost * 2).seconds * 1000))
         while true {
             switch Signals.wait(watchesReader: true, milliseconds: pause) {
             case .signal, .readerIsGone: return false
