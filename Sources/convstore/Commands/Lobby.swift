@@ -25,7 +25,12 @@ struct Lobby: ParsableCommand {
             return cursor
         }
         let page = try store.show { try $0.lobby(of: user, after: cursor, limit: limit) }
-        guard json else { return try LobbyView(page.rows, of: user).print() }
+        guard json else {
+            if page.rows.isEmpty { return try StandardOutput.shared.writeLine(Style.dim("No conversations.")) }
+            try LobbyView(page.rows, of: user).print()
+            if let next = page.next { try StandardOutput.shared.writeLine(Style.dim("↓ more: --after \(next)")) }
+            return
+        }
         for row in page.rows { try JSONLine(row).print() }
         if let next = page.next {
             var line = JSONLine()

@@ -30,7 +30,7 @@ struct Timeline: ParsableCommand {
             let id = try LogName(text: conversation).conversation(in: store.log)
             let range: TimelineRange = before.map { .before($0) } ?? after.map { .after($0) } ?? .newest
             guard let page = try store.timeline(of: id, range, limit: limit) else { throw LogName.absent(conversation, store.log) }
-            return (page, json ? nil : try Chat(id, page.messages, page.receipts, in: store))
+            return (page, json ? nil : try Chat(page, in: store))
         }
         if let chat { return try ChatView(chat).print() }
         for message in page.messages { try JSONLine(message, page).print() }

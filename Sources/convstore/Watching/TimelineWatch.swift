@@ -8,6 +8,8 @@ struct TimelineWatch {
         var receipts: Receipts
         /// What was shown of it before.
         var before: Message?
+        /// The message that it answers.
+        var answered: Message?
     }
 
     private struct Shown: Equatable {
@@ -29,7 +31,6 @@ struct TimelineWatch {
     private let limit: Int
     private var seq: Seq = 0
     private var shown: [Seq: Shown] = [:]
-    private(set) var page: TimelinePage?
 
     init(_ conversation: ConversationID, limit: Int) {
         self.conversation = conversation
@@ -39,7 +40,6 @@ struct TimelineWatch {
     /// The newest page first, then each message that an event since then made, changed, or whose readers became more; ascending.
     mutating func update(from store: ConversationStore) throws -> [Change] {
         guard let page = try store.timeline(of: conversation, .newest, limit: limit) else { return [] }
-        self.page = page
         let isFirst = seq == 0
         var touched = Set(isFirst ? page.messages.map(\.seq) : [])
         var hasReceipts = false
@@ -65,7 +65,8 @@ struct TimelineWatch {
             let before = shown[seq]
             if before == now { continue }
             shown[seq] = now
-            changes.append(Change(message: message, receipts: page.receipts, before: before?.message))
+            let answered = try Chat.answered(by: message, in: conversation, store)
+            changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }
         while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.min() { shown[oldest] = nil }
         return changes
