@@ -58,7 +58,9 @@ import Testing
         #expect(count > 10)
     }
 
-    private static func delta(_ text: String) -> String { #"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"\#(text)"}}]}"# + "\n\n" }
+    private static func delta(_ text: String) -> String {
+        #"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"\#(text)"}}]}"# + "\n\n"
+    }
 
     @Test("Each delta is stored and typed as it comes, harmless; SIGINT ends the message with what it had")
     func live() throws {

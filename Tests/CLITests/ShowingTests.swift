@@ -35,19 +35,35 @@ import Testing
 
     @Test("No line is wider than its terminal, and none holds what could steer it", arguments: [20, 21, 25, 39, 40, 47, 48, 80, 111, 200])
     func width(columns: Int) throws {
-        var renderer = MessageRenderer(columns: columns, now: Self.now, lastSeq: 12345)
-        var lines: [String] = []
+        let folder = try Folder()
+        let store = try ConversationStore.open(at: folder["store"])
+        let (ada, karoru, chat) = (UserID("ada")!, UserID("カロル漢字漢字漢字漢字漢字漢字")!, ConversationID.random())
+        var contents: [(UserID, Event.Content)] = [(ada, .conversationCreated(kind: .group, title: Self.texts[5], participants: [karoru]))]
+        var last: MessageID?
         for (index, text) in Self.texts.enumerated() {
-            var shown = message(Seq(12000 + index), text, author: index % 3 == 0 ? String(text.prefix(40)) + "漢字" : "ada")
-            shown.isEdited = index % 2 == 0
-            shown.state = [.complete, .streaming, .interrupted, .deleted, .erased][index % 5]
-            var details = Message.Details()
-            details.interruptedReason = text
-            details.reactions = [.init(emoji: "👍🏽", users: [UserID("bob")!, UserID("カロル")!]), .init(emoji: "\u{1B}[2J", users: [UserID("bob")!])]
-            shown.details = details
-            lines += renderer.lines(shown, answers: index % 4 == 1 ? .some(message(1, text)) : index % 4 == 2 ? .some(nil) : nil)
-            lines += renderer.note(text)
+            let (author, id) = (index % 3 == 0 ? ada : karoru, MessageID.random())
+            let isStreaming = index % 2 == 1
+            contents.append((author, .messageSent(.init(id: id, role: .user, text: isStreaming ? "" : text, isStreaming: isStreaming, replyTo: last))))
+            if isStreaming, !text.isEmpty { contents.append((author, .chunkAppended(message: id, index: 0, text: text))) }
+            if index % 4 == 1 { contents.append((author, .messageInterrupted(message: id, reason: text))) }
+            if index % 6 == 0 { contents.append((author, .messageEdited(message: id, text: text + "!"))) }
+            for emoji in ["👍🏽", "\u{1B}[2J", "❤️"] { contents.append((ada, .reactionSet(message: id, emoji: emoji, isOn: true))) }
+            contents.append((karoru, .reactionSet(message: id, emoji: "👍🏽", isOn: true)))
+            contents.append((ada, .receiptRead(upTo: id)))
+            last = id
         }
+        contents.append((ada, .messageSent(.init(id: MessageID(high: 1, low: 1), role: .tool, text: "x"))))
+        contents.append((ada, .messageDeleted(message: MessageID(high: 1, low: 1))))
+        for outcome in try store.log.appendBlocking(contents.map { Submission(Event(conversation: chat, author: $0.0, content: $0.1)) }) {
+            guard case .accepted = outcome else {
+                Issue.record("\(outcome)")
+                return
+            }
+        }
+        let page = try #require(try store.timeline(of: chat, .newest, limit: 12))
+        let lines = ChatView(try Chat(page, in: store)).lines(columns: columns, now: Self.now)
+        try store.close()
+        #expect(lines.count > 20)
         for line in lines {
             #expect(DisplayWidth.of(plain(line)) <= columns, "\(line)")
             #expect(isHarmless(line), "\(line)")
@@ -61,7 +77,7 @@ import Testing
         let ada = UserID("ada")!
         for (index, text) in Self.texts.enumerated() {
             let chat = ConversationID(high: UInt64(index) << 40, low: 7)
-            let people = index % 2 == 0 ? [ada, UserID("bob \(text.prefix(30))")!] : [ada, UserID("bob")!, UserID("カロル")!]
+            let people = index % 2 == 0 ? [ada, UserID("bob \(text.prefix(30))") ?? UserID("bob")!] : [ada, UserID("bob")!, UserID("カロル")!]
             var events: [Event] = [
                 Event(conversation: chat, author: ada, content: .conversationCreated(kind: .group, title: index % 3 == 0 ? nil : text, participants: people)),
                 Event(conversation: chat, author: people[1], content: .messageSent(.init(id: .random(), role: .user, text: text))),
@@ -111,7 +127,9 @@ import Testing
     @Test("What follows an author's last words closely has no heading of its own; another day, author, or five minutes have")
     func headings() {
         var renderer = MessageRenderer(columns: 80, now: Self.now, lastSeq: 9)
-        func lines(_ seq: Seq, _ author: String, minutes: UInt64) -> Int { renderer.lines(message(seq, "x", author: author, at: Self.now + minutes * 60_000)).count }
+        func lines(_ seq: Seq, _ author: String, minutes: UInt64) -> Int {
+            renderer.lines(message(seq, "x", author: author, at: Self.now + minutes * 60_000)).count
+        }
         #expect(lines(1, "ada", minutes: 0) == 3)  // day, author, text
         #expect(lines(2, "ada", minutes: 1) == 1)
         #expect(lines(3, "bob", minutes: 1) == 3)  // blank, author, text
@@ -120,14 +138,14 @@ import Testing
     }
 
     @Test("Days and times are as short as they can be understood")
-    func times() throws {
+    func times() {
         let now = LocalTime(Self.now)
         let day: UInt64 = 86_400_000
         #expect(LocalTime(Self.now).short(now: now) == now.clock)
         #expect(LocalTime(Self.now - day).short(now: now).count == 3)
         #expect(LocalTime(Self.now - day).dayTitle(now: now) == "Yesterday")
         #expect(LocalTime(Self.now).dayTitle(now: now) == "Today")
-        #expect(try LocalTime(Self.now - 400 * day).short(now: now).contains(/^\d+ [A-Z][a-z]{2} 2022$/))
+        #expect(LocalTime(Self.now - 400 * day).short(now: now).hasSuffix(" 2022"))
         #expect(LocalTime(Self.now + day).short(now: now).contains("Nov"))
         #expect(LocalTime(0).dayTitle(now: now).hasSuffix(LocalTime(0).year == 1970 ? "1970" : "1969"))
     }
@@ -138,7 +156,9 @@ import Testing
         let store = folder["store"]
         let chat = try Program.run("new", "--store", store, "--author", "ada", "--title", "\u{1B}[31mPlans").output.trimmingCharacters(in: .newlines)
         for text in Self.texts where !text.contains("\u{2028}") { try Program.run("send", "--store", store, chat, "--author", "ada", "--", text) }
-        for arguments in [["lobby", "--store", store, "--user", "ada"], ["timeline", "--store", store, chat], ["window", "--store", store, chat, "--budget", "99"]] {
+        for arguments in [
+            ["lobby", "--store", store, "--user", "ada"], ["timeline", "--store", store, chat], ["window", "--store", store, chat, "--budget", "99"],
+        ] {
             let outcome = try Program.run(arguments)
             #expect(outcome.status == 0)
             for line in outcome.output.split(separator: "\n") {

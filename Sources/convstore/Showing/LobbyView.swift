@@ -6,6 +6,9 @@ struct LobbyView {
     /// From so many columns on there is room for the ids.
     private static let idsFrom = 48
 
+    /// What marks leave of a title.
+    private static let titleColumns = 10
+
     let rows: [LobbyRow]
     let user: UserID
 
@@ -27,8 +30,10 @@ struct LobbyView {
             let time = LocalTime(row.lastMessage?.sentAt ?? row.order.milliseconds).short(now: now)
             let isNew = row.unread > 0
             let badge = isNew ? (row.unread > 999 ? "999+" : String(row.unread)) : ""
-            let marks = marks(row)
             let room = columns - side
+            // Where there is hardly room for the title, that is what is shown.
+            let all = marks(row)
+            let marks = room - DisplayWidth.of(time) - all.utf8.count - 3 >= Self.titleColumns ? all : ""
             let titleRoom = max(room - DisplayWidth.of(time) - 2 - (marks.isEmpty ? 0 : marks.utf8.count + 1), 6)
             let title = DisplayWidth.cut(title(row), to: titleRoom)
             let first = (isNew ? Style.bold(title) : title) + (marks.isEmpty ? "" : " " + Style.dim(marks))

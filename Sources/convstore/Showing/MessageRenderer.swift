@@ -26,16 +26,21 @@ struct MessageRenderer {
 
     private var hasSeqs: Bool { columns >= Self.gutterFrom }
     private var room: Int { min(columns, Self.readableColumns) - gutter }
-    private var indent: String { String(repeating: " ", count: gutter) }
+    /// What stands before each line but the first.
+    var indent: String { String(repeating: " ", count: gutter) }
+
+    /// What stands before a message's first line.
+    func side(_ message: Message) -> String {
+        let label = hasSeqs ? "@\(message.seq)" : ""
+        return Style.dim(label) + String(repeating: " ", count: max(1, gutter - label.utf8.count))
+    }
 
     /// `answers`: `nil` if it answers none, and `.some(nil)` if it answers one that is not here.
     mutating func lines(_ message: Message, answers: Message?? = nil) -> [String] {
         var result = headings(message, isReply: answers != nil)
         if let answers { result.append(indent + Style.dim(DisplayWidth.cut(quote(answers), to: room))) }
         for (index, line) in body(message).enumerated() {
-            let label = hasSeqs && index == 0 ? "@\(message.seq)" : ""
-            let space = line.isEmpty ? "" : String(repeating: " ", count: max(1, gutter - label.utf8.count))
-            result.append(Style.dim(label) + space + line)
+            result.append((index == 0 ? side(message) : line.isEmpty ? "" : indent) + line)
         }
         return result + reactions(message).map { indent + $0 }
     }
@@ -120,19 +125,21 @@ struct MessageRenderer {
         return lines
     }
 
-    /// How many they are is told by the commas between them: parts are objects of canonical JSON.
+    /// `parts` is a JSON array in canonical form: the commas on its first level tell how many they are.
     private static func attachments(_ parts: String) -> String {
         var depth = 0
         var count = parts.utf8.count > 2 ? 1 : 0
         var isString = false
         var isEscaped = false
         for byte in parts.utf8 {
-            if isString {
-                if isEscaped { isEscaped = false } else if byte == UInt8(ascii: "\\") { isEscaped = true } else if byte == UInt8(ascii: "\"") { isString = false }
+            if isEscaped {
+                isEscaped = false
                 continue
             }
             switch byte {
-            case UInt8(ascii: "\""): isString = true
+            case UInt8(ascii: "\\"): isEscaped = isString
+            case UInt8(ascii: "\""): isString.toggle()
+            case _ where isString: break
             case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
             case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
             case UInt8(ascii: ","): if depth == 1 { count += 1 }
@@ -146,7 +153,8 @@ struct MessageRenderer {
         guard !message.reactions.isEmpty, message.state != .deleted else { return [] }
         let all = message.reactions.map { reaction in
             let names = reaction.users.map { TextWrap.oneLine($0.string) }.joined(separator: ", ")
-            return Sanitizer.harmless(reaction.emoji) + " " + (reaction.users.count <= 3 && DisplayWidth.of(names) <= room / 2 ? names : "\(reaction.users.count)")
+            return Sanitizer.harmless(reaction.emoji) + " "
+                + (reaction.users.count <= 3 && DisplayWidth.of(names) <= room / 2 ? names : "\(reaction.users.count)")
         }
         return TextWrap.lines(all.joined(separator: "   "), columns: room).map { Style.dim($0) }
     }

@@ -34,7 +34,7 @@ struct TimelineFeed {
         let message = change.message
         if let open, open.seq == message.seq, message.text.utf8.starts(with: open.text.utf8) {
             let more = String(decoding: message.text.utf8.dropFirst(open.text.utf8.count), as: UTF8.self)
-            StandardOutput.shared.write(typed(more))
+            StandardOutput.shared.write(typed(more, renderer))
             self.open?.text = message.text
             if message.state == .streaming { return }
             try closeLine()
@@ -46,21 +46,24 @@ struct TimelineFeed {
             guard change.before == nil else { return }
             try closeLine()
             for line in renderer.headings(message, isReply: true) { try StandardOutput.shared.writeLine(line) }
-            StandardOutput.shared.write("  " + typed(message.text))
+            StandardOutput.shared.write(renderer.side(message) + typed(message.text, renderer))
             open = (message.seq, message.text)
             return
         }
         guard let before = change.before else { return try whole(change, &renderer) }
         if before == message { return }
-        let isEnd = before.state == .streaming
-        let what =
-            isEnd ? "↻ @\(message.seq) ended:" : message.state == .deleted ? "↻ @\(message.seq) was deleted:" : before.text == message.text
-            ? "↻ @\(message.seq), reactions:" : "↻ @\(message.seq) was edited:"
+        let what = Self.change(from: before, to: message)
         try closeLine()
-        try StandardOutput.shared.writeLine(Style.dim(what))
+        try StandardOutput.shared.writeLine(Style.dim("↻ @\(message.seq)\(what):"))
         renderer.breakOff()
         try whole(change, &renderer)
         renderer.breakOff()
+    }
+
+    private static func change(from before: Message, to message: Message) -> String {
+        if before.state == .streaming { return " ended" }
+        if message.state == .deleted { return " was deleted" }
+        return before.text == message.text ? ", reactions" : " was edited"
     }
 
     private mutating func whole(_ change: TimelineWatch.Change, _ renderer: inout MessageRenderer) throws {
@@ -79,8 +82,8 @@ struct TimelineFeed {
     }
 
     /// Further lines are indented like the first.
-    private func typed(_ text: String) -> String {
-        TextWrap.harmless(text).split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\n  ")
+    private func typed(_ text: String, _ renderer: MessageRenderer) -> String {
+        TextWrap.harmless(text).split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\n" + renderer.indent)
     }
 
     private mutating func closeLine() throws {
