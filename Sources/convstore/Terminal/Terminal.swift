@@ -16,6 +16,9 @@ enum Terminal {
         return Int(size.ws_col)
     }
 
+    /// Columns to lay text out for: what is piped elsewhere has 80.
+    static var width: Int { isOutput ? min(max(columns, 20), 200) : 80 }
+
     /// `convstore: what, where, what to do` on standard error, harmless.
     static func complain(_ message: String) {
         writeError("convstore: " + Sanitizer.harmless(message, keepsNewlines: true) + "\n")
@@ -44,6 +47,7 @@ enum Style: String {
     case red = "31"
     case green = "32"
     case cyan = "36"
+    case badge = "1;7;32"
 
-    func callAsFunction(_ text: String) -> String { Terminal.hasColours ? "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" : text }
+    func callAsFunction(_ text: String) -> String { Terminal.hasColours && !text.isEmpty ? "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" : text }
 }
