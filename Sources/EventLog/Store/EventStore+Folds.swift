@@ -60,10 +60,10 @@ extension EventStore {
 
     /// Attaches the folds' archived rows, and brings them up to the archived position. Before the journal's events are folded.
     func openFolds() throws {
-        let position = try archive.environment.read { [archive] in try archive.state($0).position }
+        let position = try archive.environment.readPinned { [archive] in try archive.state($0).position }
         foldLock.write { foldedPosition = position }
         for slot in folds {
-            let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
+            let record = try archive.environment.readPinned { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
             if let live = record.live, live.version == slot.fold.version, live.position <= position,
                 let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
             {
@@ -166,7 +166,13 @@ extension EventStore {
             try state.fold(event)
             position = event.position
             if position & 0x3FFF == 0 {
-                try progress?(position, to)
+                do {
+                    try progress?(position, to)
+                } catch {
+                    // Who goes on later need not begin anew.
+                    try save()
+                    throw error
+                }
                 if state.unsavedBytes > Self.buildBytesMax { try save() }
             }
             return true

@@ -78,12 +78,12 @@ package final class Conversations: Projection {
         case .chunkAppended(_, _, let text):
             try edit(target, id, &row) { message, page, row in
                 guard message.state == .streaming else { return }
-                if row.last?.seq == target, message.text.utf8.count < 4 * ConversationRow.snippetScalars {
-                    row.last?.snippet = ConversationRow.snippet(message.text + text)
+                message.isErased = message.isErased || event.isErased
+                if row.last?.seq == target, message.isErased || message.text.utf8.count < 4 * ConversationRow.snippetScalars {
+                    row.last?.snippet = message.isErased ? "" : ConversationRow.snippet(message.text + text)
                 }
                 message.text += text
                 message.chunks += 1
-                message.isErased = message.isErased || event.isErased
                 page.textBytes += text.utf8.count
                 pages.grew(by: text.utf8.count)
                 try streams.update(PageKey(id, target)) { stream in
