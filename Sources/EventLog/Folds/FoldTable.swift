@@ -12,7 +12,7 @@ package final class FoldTable: Sendable {
 
     /// Lends a row's value, which lies in the map, for the length of the closure; `nil` if there is no such row.
     package func value<R>(at key: [UInt8], _ body: (UnsafeRawBufferPointer) throws -> R) throws -> R? {
-        try environment.readPinned { transaction in
+        try environment.read { transaction in
             guard let bytes = try transaction.get(table, key) else { return nil }
             return try readable(key, bytes, body)
         }
@@ -20,7 +20,7 @@ package final class FoldTable: Sendable {
 
     /// Visits the rows whose keys begin with a prefix, ascending, until the closure says false.
     package func forEach(withPrefix prefix: [UInt8], _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool) throws {
-        try environment.readPinned { transaction in
+        try environment.read { transaction in
             try transaction.forEach(table, from: prefix) { key, value in
                 guard key.starts(with: prefix) else { return false }
                 return try readable(Array(key), value) { try body(key, $0) }

@@ -60,10 +60,10 @@ extension EventStore {
 
     /// Attaches the folds' archived rows, and brings them up to the archived position. Before the journal's events are folded.
     func openFolds() throws {
-        let position = try archive.environment.readPinned { [archive] in try archive.state($0).position }
+        let position = try archive.environment.read { [archive] in try archive.state($0).position }
         foldLock.write { foldedPosition = position }
         for slot in folds {
-            let record = try archive.environment.readPinned { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
+            let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
             if let live = record.live, live.version == slot.fold.version, live.position <= position,
                 let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
             {
@@ -226,14 +226,20 @@ extension EventStore {
         let fold = slot.fold
         var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
-        if let building = record.building, building.version == fold.version, building.position <= (try archived()) {
-            // One that was cut off.
-        } else {
+        // LMDB has one writer at a time, and its map may not grow beside one: a flush waits.
+        try maintenance.withLock { _ in
+            if let building = record.building, building.version == fold.version, building.position <= (try archived()),
+                try archive.foldTable(fold.name, building.number, creates: false) != nil
+            {
+                return  // One that was cut off.
+            }
+            // As it is now: a flush may have moved the live position since, and an older one beside newer rows would count events twice.
+            record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
             let number = slot.table == nil ? record.live.map { $0.number ^ 1 } ?? 0 : slot.generation ^ 1
-            if let old = try archive.foldTable(fold.name, number, creates: false) { try maintenance.withLock { _ in try archive.drop(old) } }
+            if let old = try archive.foldTable(fold.name, number, creates: false) { try archive.drop(old) }
             record.building = FoldRecord.Generation(version: fold.version, number: number, position: 0)
             let first = record
-            try maintenance.withLock { _ in try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) } }
+            try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) }
         }
         let building = record.building!
         guard let table = try maintenance.withLock({ _ in try archive.foldTable(fold.name, building.number, creates: true) }) else {

@@ -59,7 +59,7 @@ import Testing
             #expect(child.isRunning)
             let reader = try scratch.open(.readOnly, projections: [KindCounts.self])
             let position = reader.log.lastPosition
-            usleep(100_000)
+            usleep(30_000)
             for name in reader.projectionNames { #expect(try reader.isFold(name), "\(name), round \(round)") }
             let recount = Recount(try reader.events())
             for (id, conversation) in recount.conversations {
