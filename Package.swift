@@ -44,6 +44,13 @@ let package = Package(
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
+        // A process that the tests of projections kill.
+        .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
+        .testTarget(
+            name: "ProjectionsTests",
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "TalkWriter"],
+            swiftSettings: strict
+        ),
         .testTarget(
             name: "InterchangeTests",
             dependencies: ["EventLog", "Interchange", .product(name: "Crypto", package: "swift-crypto")],

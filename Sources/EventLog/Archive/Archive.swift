@@ -190,6 +190,10 @@ final class Archive: Sendable {
 
     /// A fold's table; `nil` if it is absent and not to be made.
     func foldTable(_ name: String, _ generation: UInt32, creates: Bool) throws -> FoldTable? {
+        if environment.isPinned {
+            let table = try environment.pinnedTable(FoldRecord.tableName(name, generation))
+            return table.map { FoldTable(environment: environment, table: $0, name: name) }
+        }
         let tables = try environment.tables([FoldRecord.tableName(name, generation)], creates: creates)
         return tables[0].map { FoldTable(environment: environment, table: $0, name: name) }
     }

@@ -31,6 +31,8 @@ final class LMDBEnvironment: @unchecked Sendable {
     private let mapBytesMax: Int
     private let mapBytes: Atomic<Int>
     private let lock = Mutex<Bool>(false)  // whether it is closed
+    /// A snapshot that is kept, guarded by `gate`.
+    private var pinned: Pin?
     let path: String
 
     /// A named table of the environment.
@@ -74,6 +76,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         lock.withLock { closed in
+            pinned = nil
             if !closed { mdb_env_close(handle) }
             closed = true
         }
@@ -116,11 +119,67 @@ final class LMDBEnvironment: @unchecked Sendable {
         return names
     }
 
-    /// Lends a snapshot for the length of the closure.
+    private final class Pin {
+        let handle: OpaquePointer
+        init(_ handle: OpaquePointer) { self.handle = handle }
+        deinit { mdb_txn_abort(handle) }
+    }
+
+    /// Keeps a snapshot until the environment is closed: for a reader beside a writer, whose rows must all be of one moment.
+    func pin() throws {
+        pthread_rwlock_wrlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        var transaction: OpaquePointer?
+        var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        if code == MDB_READERS_FULL {
+            var dead: CInt = 0
+            mdb_reader_check(handle, &dead)
+            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        }
+        if code == MDB_MAP_RESIZED {
+            mdb_env_set_mapsize(handle, 0)
+            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        }
+        try check(code, "mdb_txn_begin")
+        pinned = Pin(transaction!)
+    }
+
+    /// Ends the snapshot that is kept: from here on every reading sees what is newest.
+    func unpin() {
+        pthread_rwlock_wrlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        pinned = nil
+    }
+
+    /// A table as the snapshot that is kept has it. While the store opens, by one thread.
+    func pinnedTable(_ name: String) throws -> Table? {
+        try read { transaction in
+            var index: MDB_dbi = 0
+            let code = mdb_dbi_open(transaction.handle, name, 0, &index)
+            if code == MDB_NOTFOUND { return nil }
+            try check(code, "mdb_dbi_open")
+            return Table(index: index)
+        }
+    }
+
+    var isPinned: Bool {
+        pthread_rwlock_rdlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        return pinned != nil
+    }
+
+    /// Lends a snapshot for the length of the closure: the one that is kept, to any number of threads (MDB_NOTLS), or else the newest.
     func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R {
         pthread_rwlock_rdlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        if let pinned {
+            do {
+                return try body(ReadTransaction(handle: pinned.handle, isOwned: false))
+            } catch let error as LMDBError {
+                throw Archive.typed(error, path)
+            }
+        }
         var transaction: OpaquePointer?
         var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         if code == MDB_READERS_FULL {
@@ -230,8 +289,9 @@ extension Substring {
 /// A snapshot of the environment, lent for the length of a closure.
 struct ReadTransaction: ~Copyable {
     fileprivate let handle: OpaquePointer
+    fileprivate var isOwned = true
 
-    deinit { mdb_txn_abort(handle) }
+    deinit { if isOwned { mdb_txn_abort(handle) } }
 
     /// The value's bytes, which lie in the map: copy what must outlive the transaction.
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {

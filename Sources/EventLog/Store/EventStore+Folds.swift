@@ -166,7 +166,13 @@ extension EventStore {
             try state.fold(event)
             position = event.position
             if position & 0x3FFF == 0 {
-                try progress?(position, to)
+                do {
+                    try progress?(position, to)
+                } catch {
+                    // Who goes on later need not begin anew.
+                    try save()
+                    throw error
+                }
                 if state.unsavedBytes > Self.buildBytesMax { try save() }
             }
             return true
@@ -220,14 +226,20 @@ extension EventStore {
         let fold = slot.fold
         var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
-        if let building = record.building, building.version == fold.version, building.position <= (try archived()) {
-            // One that was cut off.
-        } else {
+        // LMDB has one writer at a time, and its map may not grow beside one: a flush waits.
+        try maintenance.withLock { _ in
+            if let building = record.building, building.version == fold.version, building.position <= (try archived()),
+                try archive.foldTable(fold.name, building.number, creates: false) != nil
+            {
+                return  // One that was cut off.
+            }
+            // As it is now: a flush may have moved the live position since, and an older one beside newer rows would count events twice.
+            record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
             let number = slot.table == nil ? record.live.map { $0.number ^ 1 } ?? 0 : slot.generation ^ 1
-            if let old = try archive.foldTable(fold.name, number, creates: false) { try maintenance.withLock { _ in try archive.drop(old) } }
+            if let old = try archive.foldTable(fold.name, number, creates: false) { try archive.drop(old) }
             record.building = FoldRecord.Generation(version: fold.version, number: number, position: 0)
             let first = record
-            try maintenance.withLock { _ in try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) } }
+            try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) }
         }
         let building = record.building!
         guard let table = try maintenance.withLock({ _ in try archive.foldTable(fold.name, building.number, creates: true) }) else {

@@ -159,6 +159,8 @@ public final class EventStore: Sendable {
         try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
         id = try archive.storeID()
+        // A writer beside us flushes: rows of later among those of now, and the frames of now over rows of later, would be no state at all.
+        try archive.environment.pin()
         let state = try archive.environment.read { [archive] in try archive.state($0) }
         let file = try KeyFile(reading: path)
         let recovered = try RecoveredJournal(directory: path, store: id, archivedPosition: state.position, archivedFrame: state.frame)
@@ -173,6 +175,8 @@ public final class EventStore: Sendable {
         self.writer = Monitor(writer)
         folds = options.folds.map { FoldSlot($0) }
         try foldTail()
+        // The folds' rows are read when somebody asks; events and logs' rows say themselves what is newer.
+        if options.folds.isEmpty { archive.environment.unpin() }
     }
 
     private init(writing path: String, _ options: StoreOptions) throws {

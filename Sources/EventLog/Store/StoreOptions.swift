@@ -5,7 +5,8 @@ public struct StoreOptions: Sendable {
         case readWrite
         /// Opens what exists, for appending; an absent store is an error.
         case existing
-        /// Reads beside a writer in another process. What is appended after the opening is not seen.
+        /// Reads beside a writer in another process. What is appended after the opening is not seen. With projections it keeps the archive as
+        /// it was, so that a writer's file grows until it is closed: open anew rather than keep it.
         case readOnly
     }
 

@@ -78,13 +78,17 @@ package final class Conversations: Projection {
         case .chunkAppended(_, _, let text):
             try edit(target, id, &row) { message, row in
                 guard message.state == .streaming else { return 0 }
-                // A snippet that is the whole text so far grows with it.
-                if let last = row.last, last.seq == target, last.snippet.utf8.count == message.text.utf8.count {
-                    row.last!.snippet = ConversationRow.snippet(last.snippet + text)
+                message.isErased = message.isErased || event.isErased
+                if let last = row.last, last.seq == target {
+                    if message.isErased {
+                        row.last!.snippet = ""
+                    } else if last.snippet.utf8.count == message.text.utf8.count {
+                        // A snippet that is the whole text so far grows with it.
+                        row.last!.snippet = ConversationRow.snippet(last.snippet + text)
+                    }
                 }
                 message.text += text
                 message.chunks += 1
-                message.isErased = message.isErased || event.isErased
                 pages.grew(by: text.utf8.count)
                 return text.utf8.count
             }

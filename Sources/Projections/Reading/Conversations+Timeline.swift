@@ -55,7 +55,10 @@ extension Conversations {
         case (.after(let seq), .before): return first.firstSeq <= seq
         case (.before(let seq), .before): return first.firstSeq < seq
         case (.after(let seq), .after): return last.seq > seq
-        case (_, .before), (_, .after): return true
+        case (.around(let seq), .before): return first.firstSeq < seq
+        case (.around(let seq), .after): return last.seq >= seq
+        case (.newest, .after): return false
+        case (.unread, _), (.newest, .before): return true
         }
     }
 

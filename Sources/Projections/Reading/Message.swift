@@ -77,7 +77,8 @@ extension Message {
             }
         }
         for place in details.reactions.indices { details.reactions[place].users.sort() }
-        self.details = details
+        // A row keeps what it once had: gone, it is as if it had never been.
+        if details != Details() { self.details = details }
     }
 }
 
