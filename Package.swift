@@ -43,6 +43,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
+        .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
         .testTarget(
             name: "InterchangeTests",

@@ -5,45 +5,77 @@ extension ConversationStore {
     /// Ends the streams that this store began in an earlier process and that nobody has gone on with for so long, counted from when the hub last
     /// accepted something of them. Those that are younger are looked at again when their time comes.
     func endAbandonedStreams(after patience: Duration) throws {
-        let milliseconds = UInt64(clamping: patience.components.seconds) * 1000 + UInt64(clamping: patience.components.attoseconds / 1_000_000_000_000_000)
-        let own = ReplicaID(high: log.id.high, low: log.id.low)
-        let candidates = try conversations.read(in: log) { try $0.openStreams() }.filter { $0.replica == own }
-        let waiting = try endAbandoned(candidates, after: milliseconds)
+        let milliseconds = Self.milliseconds(patience)
+        let (ended, waiting) = claimAbandoned(try ownOpenStreams(), after: milliseconds)
+        defer { release(ended) }
+        if !ended.isEmpty { _ = try log.appendBlocking(ended.map(Self.ending)) }
         if waiting.isEmpty { return }
         Task.detached { [weak self] in
             var waiting = waiting
             while !waiting.isEmpty {
                 let now = WallClock.milliseconds()
-                let next = waiting.map { $0.last.milliseconds + milliseconds }.min()!
-                try await Task.sleep(for: .milliseconds(next > now ? Int64(next - now) + 1 : 1))
+                let next = waiting.map { Self.time(of: $0, after: milliseconds) }.min()!
+                // Not in one go: a clock that was set shows within the minute.
+                try await Task.sleep(for: .milliseconds(next > now ? Int64(min(next - now + 1, 60_000)) : 1))
                 // Gone or closed meanwhile: the next opening goes on.
                 guard let self else { return }
-                let known = Set(waiting.map(\.message))
-                let open = try self.conversations.read(in: self.log) { try $0.openStreams() }.filter { $0.replica == own && known.contains($0.message) }
-                waiting = try self.endAbandoned(open, after: milliseconds)
+                do {
+                    waiting = try await self.endAbandoned(among: Set(waiting.map(\.message)), after: milliseconds)
+                } catch let error as EventLogError where error.code == .closed || error.code == .unknownOutcome {
+                    return
+                } catch {
+                    // A full disk, say: they stay open, and are looked at again.
+                    try await Task.sleep(for: .seconds(1))
+                }
             }
         }
     }
 
-    /// Returns those whose time has not come.
-    private func endAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> [OpenStream] {
-        let now = WallClock.milliseconds()
-        var waiting: [OpenStream] = []
-        var ended: [Submission] = []
-        for stream in streams where !liveStreams.contains(stream.conversation, stream.message) {
-            guard stream.last.milliseconds + milliseconds <= now else {
-                waiting.append(stream)
-                continue
-            }
-            var submission = Submission(
-                Event(
-                    conversation: stream.conversation, author: stream.author,
-                    content: .messageInterrupted(message: stream.message, reason: "abandoned")))
-            // Its author may have left meanwhile.
-            submission.isOwnHousekeeping = true
-            ended.append(submission)
-        }
-        if !ended.isEmpty { _ = try log.appendBlocking(ended) }
+    private func endAbandoned(among known: Set<MessageID>, after milliseconds: UInt64) async throws -> [OpenStream] {
+        let (ended, waiting) = claimAbandoned(try ownOpenStreams().filter { known.contains($0.message) }, after: milliseconds)
+        defer { release(ended) }
+        if !ended.isEmpty { _ = try await log.append(ended.map(Self.ending)) }
         return waiting
+    }
+
+    private func ownOpenStreams() throws -> [OpenStream] {
+        let own = ReplicaID(high: log.id.high, low: log.id.low)
+        return try view { try $0.openStreams() }.filter { $0.replica == own }
+    }
+
+    /// Those whose time has come, which nobody can go on with until they are released, and those whose time has not come.
+    private func claimAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) -> (ended: [OpenStream], waiting: [OpenStream]) {
+        let now = WallClock.milliseconds()
+        var ended: [OpenStream] = []
+        var waiting: [OpenStream] = []
+        for stream in streams {
+            if Self.time(of: stream, after: milliseconds) > now {
+                waiting.append(stream)
+            } else if liveStreams.claim(stream.conversation, stream.message) {
+                ended.append(stream)
+            }
+        }
+        return (ended, waiting)
+    }
+
+    private func release(_ streams: [OpenStream]) { for stream in streams { liveStreams.release(stream.conversation, stream.message) } }
+
+    private static func ending(_ stream: OpenStream) -> Submission {
+        var submission = Submission(
+            Event(
+                conversation: stream.conversation, author: stream.author, content: .messageInterrupted(message: stream.message, reason: "abandoned")))
+        // Its author may have left meanwhile.
+        submission.isOwnHousekeeping = true
+        return submission
+    }
+
+    private static func time(of stream: OpenStream, after milliseconds: UInt64) -> UInt64 {
+        let (time, isOver) = stream.last.milliseconds.addingReportingOverflow(milliseconds)
+        return isOver ? .max : time
+    }
+
+    private static func milliseconds(_ patience: Duration) -> UInt64 {
+        let (seconds, isOver) = UInt64(clamping: patience.components.seconds).multipliedReportingOverflow(by: 1000)
+        return isOver ? .max : seconds + UInt64(clamping: patience.components.attoseconds / 1_000_000_000_000_000)
     }
 }
