@@ -78,7 +78,7 @@ public final class ConversationStore: Sendable {
     public func close() throws {
         changes.finish()
         var failure: (any Error)?
-        for stream in liveStreams.takeAll() {
+        for stream in liveStreams.close() {
             do {
                 _ = try log.appendBlocking(stream.takeRest())
             } catch {

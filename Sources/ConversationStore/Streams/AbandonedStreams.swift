@@ -6,7 +6,7 @@ extension ConversationStore {
     /// accepted something of them. Those that are younger are looked at again when their time comes.
     func endAbandonedStreams(after patience: Duration) throws {
         let milliseconds = Self.milliseconds(patience)
-        let (ended, waiting) = claimAbandoned(try ownOpenStreams(), after: milliseconds)
+        let (ended, waiting) = try claimAbandoned(ownOpenStreams(), after: milliseconds)
         defer { release(ended) }
         if !ended.isEmpty { _ = try log.appendBlocking(ended.map(Self.ending)) }
         if waiting.isEmpty { return }
@@ -32,7 +32,7 @@ extension ConversationStore {
     }
 
     private func endAbandoned(among known: Set<MessageID>, after milliseconds: UInt64) async throws -> [OpenStream] {
-        let (ended, waiting) = claimAbandoned(try ownOpenStreams().filter { known.contains($0.message) }, after: milliseconds)
+        let (ended, waiting) = try claimAbandoned(ownOpenStreams().filter { known.contains($0.message) }, after: milliseconds)
         defer { release(ended) }
         if !ended.isEmpty { _ = try await log.append(ended.map(Self.ending)) }
         return waiting
@@ -44,14 +44,14 @@ extension ConversationStore {
     }
 
     /// Those whose time has come, which nobody can go on with until they are released, and those whose time has not come.
-    private func claimAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) -> (ended: [OpenStream], waiting: [OpenStream]) {
+    private func claimAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> (ended: [OpenStream], waiting: [OpenStream]) {
         let now = WallClock.milliseconds()
         var ended: [OpenStream] = []
         var waiting: [OpenStream] = []
         for stream in streams {
             if Self.time(of: stream, after: milliseconds) > now {
                 waiting.append(stream)
-            } else if liveStreams.claim(stream.conversation, stream.message) {
+            } else if try liveStreams.claim(stream.conversation, stream.message) {
                 ended.append(stream)
             }
         }

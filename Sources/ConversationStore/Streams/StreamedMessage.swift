@@ -69,7 +69,7 @@ extension ConversationStore {
             guard known?.state == .streaming, known?.chunks == 0 else { throw Refusal(.messageConflict, "it was begun before") }
         }
         let core = StreamCore(self, conversation, id, author, next: 0)
-        guard liveStreams.add(core) else { throw Refusal(.messageConflict, "it is being streamed") }
+        guard try liveStreams.add(core) else { throw Refusal(.messageConflict, "it is being streamed") }
         return StreamedMessage(core)
     }
 
@@ -80,7 +80,7 @@ extension ConversationStore {
         guard let message = try message(in: conversation, id: id) else { throw Refusal(.unknownMessage) }
         guard message.state == .streaming else { throw Refusal(.messageClosed) }
         let core = StreamCore(self, conversation, id, message.author, next: message.chunks)
-        guard liveStreams.add(core) else { throw Refusal(.messageStreaming) }
+        guard try liveStreams.add(core) else { throw Refusal(.messageStreaming) }
         return StreamedMessage(core)
     }
 
