@@ -116,10 +116,12 @@ final class AckFile: Sendable {
         _ = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress!, $0.count) }
     }
 
-    /// The whole lines of a file.
-    static func lines(_ path: String) -> [Substring] {
+    /// The whole lines of a file, or of about its last bytes.
+    static func lines(_ path: String, last: Int = .max) -> [Substring] {
         guard let data = FileManager.default.contents(atPath: path) else { return [] }
-        let text = String(decoding: data, as: UTF8.self)
+        var bytes = data.suffix(last)
+        if bytes.count < data.count { bytes = bytes[(bytes.firstIndex(of: UInt8(ascii: "\n")) ?? bytes.endIndex)...] }
+        let text = String(decoding: bytes, as: UTF8.self)
         guard let end = text.lastIndex(of: "\n") else { return [] }
         return text[..<end].split(separator: "\n")
     }

@@ -62,76 +62,85 @@ import Testing
         }
     }
 
-    @Test("what was acknowledged before a reader opened is there, whole and counted once, whatever the writer does meanwhile", .timeLimit(.minutes(10)), arguments: [false, true])
-    func beside(rebuilds: Bool) async throws {
-        let scratch = Scratch()
-        let (acks, stop) = (scratch.path + "/acks", scratch.path + "/stop")
-        let openings = environment("FRONT_OPENINGS", default: 60)
-        let writer = Task {
-            await #expect(processExitsWith: .success) { [path = scratch.store as String, acks = acks as String, stop = stop as String, rebuilds = rebuilds as Bool] in
-                try await OtherProcessTests.write(at: path, acks: acks, stop: stop, rebuilds: rebuilds)
-            }
-            _ = FileManager.default.createFile(atPath: stop, contents: nil)
-        }
-        try await eventually("the writer has begun") { AckFile.lines(acks).count > 2 }
-        var (checked, problems) = (0, 0)
-        var kinds: [String: Int] = [:]
-        func problem(_ what: String) {
-            problems += 1
-            kinds[what, default: 0] += 1
-        }
-        for opening in 0..<openings where !FileManager.default.fileExists(atPath: stop) {
+    /// What readers found wrong, and how often.
+    struct Findings {
+        var checked = 0
+        var problems: [String: Int] = [:]
+
+        mutating func add(_ problem: String) { problems[problem, default: 0] += 1 }
+    }
+
+    /// On a thread of its own: an exit test keeps one of Swift's for as long as its process runs.
+    private static func read(_ scratch: Scratch, openings: Int, acks: String) -> Findings {
+        var findings = Findings()
+        while AckFile.lines(acks).count <= 2 { usleep(2000) }
+        for opening in 0..<openings {
             var acknowledged: [MessageID: Int] = [:]
-            for line in AckFile.lines(acks).suffix(60) {
+            for line in AckFile.lines(acks, last: 60 * 50).suffix(60) {
                 let words = line.split(separator: " ")
                 acknowledged[MessageID(words[0])!] = Int(words[1])!
             }
-            let store: ConversationStore
             do {
-                store = try scratch.open(ConversationStoreOptions(access: .readOnly))
-            } catch {
-                problem("opening: \(error)")
+                let store = try scratch.open(ConversationStoreOptions(access: .readOnly))
+                do {
+                    // At once, and again while the writer goes on.
+                    for look in 0..<3 {
+                        try check(store, acknowledged, "look \(look)", &findings)
+                        usleep(3000)
+                    }
+                    if opening % 10 == 0, try !store.isFold() { findings.add("it is no fold of its log") }
+                } catch { findings.add("reading: \(error)") }
+                try store.close()
+            } catch { findings.add("opening: \(error)") }
+        }
+        return findings
+    }
+
+    private static func check(_ store: ConversationStore, _ acknowledged: [MessageID: Int], _ look: String, _ findings: inout Findings) throws {
+        for (id, chunks) in acknowledged {
+            findings.checked += 1
+            guard let shown = try store.message(in: chat(id.low >> 32), id: id) else {
+                findings.add("\(look): an acknowledged message is not there")
                 continue
             }
-            do {
-                // At once, and again while the writer goes on.
-                for look in 0..<3 {
-                    for (id, chunks) in acknowledged {
-                        let conversation = chat(id.low >> 32)
-                        guard let shown = try store.message(in: conversation, id: id) else {
-                            problem("look \(look): an acknowledged message is not there")
-                            continue
-                        }
-                        let pieces = shown.text.split(separator: " ").map { Int($0) }
-                        if pieces.count < chunks { problem("look \(look): acknowledged chunks are missing") }
-                        if pieces != (0..<pieces.count).map({ $0 }) { problem("look \(look): a chunk is counted twice or missing") }
-                        if Int(shown.chunks) != pieces.count { problem("look \(look): chunks and text disagree") }
-                        checked += 1
-                    }
-                    let rows = try store.lobby(of: bob).rows
-                    if rows.count != Self.chats { problem("look \(look): a lobby of \(rows.count)") }
-                    for row in rows {
-                        guard let page = try store.timeline(of: row.conversation, limit: 1000) else {
-                            problem("look \(look): no timeline")
-                            continue
-                        }
-                        if page.messages.last?.seq != row.lastMessage?.seq { problem("look \(look): lobby and timeline disagree") }
-                        if page.hasAfter { problem("look \(look): more after the newest") }
-                        if Int(row.unread) != page.messages.count, !page.hasBefore { problem("look \(look): unread is not the recount") }
-                    }
-                    usleep(3000)
-                }
-                if opening % 10 == 0, try !store.isFold() { problem("it is no fold of its log") }
-                try store.close()
-            } catch {
-                problem("reading: \(error)")
-                try? store.close()
-            }
+            let pieces = shown.text.split(separator: " ").map { Int($0) }
+            if pieces.count < chunks { findings.add("\(look): acknowledged chunks are missing") }
+            if pieces != (0..<pieces.count).map({ $0 }) { findings.add("\(look): a chunk is counted twice or is missing") }
+            if Int(shown.chunks) != pieces.count { findings.add("\(look): chunks and text disagree") }
         }
-        _ = FileManager.default.createFile(atPath: stop, contents: nil)
-        await writer.value
-        #expect(problems == 0, "\(kinds)")
-        #expect(checked > openings, "hardly anything was looked at")
+        let rows = try store.lobby(of: bob).rows
+        if rows.count != chats { findings.add("\(look): a lobby of \(rows.count)") }
+        for row in rows {
+            guard let page = try store.timeline(of: row.conversation, limit: 100) else {
+                findings.add("\(look): no timeline")
+                continue
+            }
+            if page.messages.last?.seq != row.lastMessage?.seq { findings.add("\(look): lobby and timeline disagree") }
+            if page.hasAfter { findings.add("\(look): more after the newest") }
+            if Int(row.unread) != page.messages.count, !page.hasBefore { findings.add("\(look): unread is not the recount") }
+        }
+    }
+
+    @Test(
+        "what was acknowledged before a reader opened is there, whole and counted once, whatever the writer does meanwhile", .timeLimit(.minutes(10)),
+        .serialized, arguments: [false, true])
+    func beside(rebuilds: Bool) async throws {
+        let scratch = Scratch()
+        let (acks, stop) = (scratch.path + "/acks", scratch.path + "/stop")
+        let openings = environment("FRONT_OPENINGS", default: 25)
+        let findings = Monitor<Findings?>(nil)
+        WorkerThread.start {
+            let found = Self.read(scratch, openings: openings, acks: acks)
+            _ = FileManager.default.createFile(atPath: stop, contents: nil)
+            findings.withLock { $0 = found }
+        }
+        await #expect(processExitsWith: .success) { [path = scratch.store as String, acks = acks as String, stop = stop as String, rebuilds = rebuilds as Bool] in
+            try await OtherProcessTests.write(at: path, acks: acks, stop: stop, rebuilds: rebuilds)
+        }
+        try await eventually("the reader has ended") { findings.withLock { $0 != nil } }
+        let found = findings.withLock { $0! }
+        #expect(found.problems.isEmpty)
+        #expect(found.checked > openings, "hardly anything was looked at")
         let store = try scratch.open()
         #expect(try store.isFold())
         try store.close()
