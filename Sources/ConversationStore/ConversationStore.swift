@@ -29,7 +29,14 @@ public final class ConversationStore: Sendable {
     /// - Throws: `EventLogError`, as `EventStore.open`; `projectionMissing` if a projection must be rebuilt and the store is only read.
     public static func open(at path: String, options: ConversationStoreOptions = ConversationStoreOptions()) throws -> ConversationStore {
         let store = try ConversationStore(path, options)
-        if let patience = options.endAbandonedStreamsAfter, options.access != .readOnly { try store.endAbandonedStreams(after: patience) }
+        guard let patience = options.endAbandonedStreamsAfter, options.access != .readOnly else { return store }
+        do {
+            try store.endAbandonedStreams(after: patience)
+        } catch {
+            // Not handed out: nobody else could close it.
+            try? store.close()
+            throw error
+        }
         return store
     }
 
@@ -59,17 +66,27 @@ public final class ConversationStore: Sendable {
         self.changes = changes
         self.log = try EventStore.open(at: path, options: log)
         changes.participants = { [conversations, weak log = self.log] id in
-            guard let log else { return [] }
-            return (try? conversations.read(in: log) { try $0.participants(of: id) }) ?? []
+            guard let log else { return nil }
+            return try? conversations.read(in: log) { try $0.participants(of: id) }
         }
     }
 
     private static func fold<P: Projection>(_ type: P.Type) -> any ComparableFold { ProjectionFold<P>() }
 
-    /// Ends the store: what waits is committed, memory is archived, observers end. Streams that are still open stay so. Idempotent.
+    /// Ends the store: what waits is committed, streams' deltas too, memory is archived, observers end. Streams that are still open stay so.
+    /// Idempotent.
     public func close() throws {
         changes.finish()
+        var failure: (any Error)?
+        for stream in liveStreams.close() {
+            do {
+                _ = try log.appendBlocking(stream.takeRest())
+            } catch {
+                failure = error
+            }
+        }
         try log.close()
+        if let failure { throw failure }
     }
 
     // Appending.
@@ -117,29 +134,34 @@ public final class ConversationStore: Sendable {
 
     // Reading. Never waits for a commit, a sync or a flush (I8).
 
+    func view<R>(_ body: (Conversations) throws -> R) throws -> R {
+        try log.checkOpen()
+        return try conversations.read(in: log, body)
+    }
+
     /// A page of a conversation's messages, ascending; `nil` if there is no such conversation.
     public func timeline(of conversation: ConversationID, _ range: TimelineRange = .newest, limit: Int = 50) throws -> TimelinePage? {
-        try conversations.read(in: log) { try $0.timeline(conversation, range, limit: limit) }
+        try view { try $0.timeline(conversation, range, limit: limit) }
     }
 
     /// A page of a user's conversations, newest first.
     public func lobby(of user: UserID, after cursor: LobbyCursor? = nil, limit: Int = 50) throws -> LobbyPage {
-        try conversations.read(in: log) { try $0.lobby(of: user, after: cursor, limit: limit) }
+        try view { try $0.lobby(of: user, after: cursor, limit: limit) }
     }
 
     /// One conversation as it stands in a user's lobby; `nil` if the user does not take part.
     public func lobbyRow(of conversation: ConversationID, for user: UserID) throws -> LobbyRow? {
-        try conversations.read(in: log) { try $0.lobbyRow(conversation, user) }
+        try view { try $0.lobbyRow(conversation, user) }
     }
 
     /// The message that was sent at a seq; `nil` if none was.
     public func message(in conversation: ConversationID, at seq: Seq) throws -> Message? {
-        try conversations.read(in: log) { try $0.message(conversation, at: seq)?.message }
+        try view { try $0.message(conversation, at: seq)?.message }
     }
 
     /// A message by its id. It is looked for from the newest on: where the seq is known, ask by that.
     public func message(in conversation: ConversationID, id: MessageID) throws -> Message? {
-        try conversations.read(in: log) { try $0.message(conversation, id)?.message }
+        try view { try $0.message(conversation, id)?.message }
     }
 
     /// Who takes part in a conversation now, ascending; empty if there is no such conversation.
@@ -148,14 +170,14 @@ public final class ConversationStore: Sendable {
     }
 
     /// How far each participant has got; `nil` if there is no such conversation.
-    public func receipts(of conversation: ConversationID) throws -> Receipts? { try conversations.read(in: log) { try $0.receipts(conversation) } }
+    public func receipts(of conversation: ConversationID) throws -> Receipts? { try view { try $0.receipts(conversation) } }
 
     /// The newest whole messages within a budget of tokens less a reserve for the answer, and always the system message; `nil` if there is no such
     /// conversation. The default counter is an estimate.
     public func contextWindow(
         of conversation: ConversationID, budget: Int, reserve: Int = 0, counter: some TokenCounter = FourCharacterEstimate()
     ) throws -> ContextWindow? {
-        try conversations.read(in: log) { try $0.window(conversation, budget: budget, reserve: reserve, counter: counter) }
+        try view { try $0.window(conversation, budget: budget, reserve: reserve, counter: counter) }
     }
 
     /// Lends the state of one of the application's own projections. Commits wait meanwhile: keep it short.
@@ -163,6 +185,7 @@ public final class ConversationStore: Sendable {
         guard let fold = custom[ObjectIdentifier(projection)] as? ProjectionFold<P> else {
             throw EventLogError(.invalidArgument, "the projection \(P.name) was not named when the store was opened")
         }
+        try log.checkOpen()
         return try fold.read(in: log, body)
     }
 

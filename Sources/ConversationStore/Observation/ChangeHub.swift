@@ -15,8 +15,8 @@ final class ChangeHub: Sendable {
     }
 
     private let state = Monitor(State())
-    /// Who takes part in a conversation; set once, before the first commit.
-    nonisolated(unsafe) var participants: @Sendable (ConversationID) -> [UserID] = { _ in [] }
+    /// Who takes part in a conversation, `nil` if that cannot be read; set once, before the first commit.
+    nonisolated(unsafe) var participants: @Sendable (ConversationID) -> [UserID]? = { _ in [] }
 
     func add(_ waker: Waker, _ topic: Topic) {
         let isFinished = state.withLock { state in
@@ -35,10 +35,11 @@ final class ChangeHub: Sendable {
         }
     }
 
-    /// Events have become visible. Called by the thread that committed them.
+    /// Events have become visible; if none are named, then some that were told of before. Called by the thread that committed them.
     func committed(_ events: [RecordedEvent]) {
         let (isIdle, hasLobbies) = state.withLock { ($0.observers.isEmpty, $0.lobbies > 0) }
         if isIdle { return }
+        if events.isEmpty { return wakeAll() }
         var topics: Set<Topic> = [.everything]
         for event in events {
             if case .conversation(let id) = event.log { topics.insert(.conversation(id)) }
@@ -50,9 +51,20 @@ final class ChangeHub: Sendable {
             }
         }
         if hasLobbies {
-            for case .conversation(let id) in topics { for user in participants(id) { topics.insert(.lobby(user)) } }
+            for case .conversation(let id) in topics {
+                guard let users = participants(id) else { return wakeAll() }
+                for user in users { topics.insert(.lobby(user)) }
+            }
         }
         let wakers = state.withLock { state in topics.flatMap { state.observers[$0].map { Array($0.values) } ?? [] } }
+        for waker in wakers { waker.wake() }
+    }
+
+    /// Those who observe, for tests.
+    var observers: Int { state.withLock { state in state.observers.values.reduce(0) { $0 + $1.count } } }
+
+    private func wakeAll() {
+        let wakers = state.withLock { state in state.observers.values.flatMap { $0.values } }
         for waker in wakers { waker.wake() }
     }
 

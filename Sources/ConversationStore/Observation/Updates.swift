@@ -11,7 +11,7 @@ public struct TimelineUpdate: Sendable, Hashable {
 /// A user's lobby as it is now.
 public struct LobbyUpdate: Sendable, Hashable {
     public var page: LobbyPage
-    /// The store's positions that it shows for the first time; most concern others.
+    /// The store's positions that it shows for the first time, without a gap; most concern others. The first begins at 1, or is 0 alone in an empty store.
     public var covers: ClosedRange<Position>
 }
 
@@ -36,12 +36,9 @@ extension ConversationStore {
     /// A user's newest conversations at once, then again after each commit that changes them.
     public func lobbyUpdates(of user: UserID, limit: Int = 50) -> Updates<LobbyUpdate> {
         Updates(self, .lobby(user)) { store, last in
-            let (page, position) = try store.conversations.read(in: store.log) {
-                (try $0.lobby(of: user, after: nil, limit: limit), store.log.foldedPosition)
-            }
+            let (page, position) = try store.view { (try $0.lobby(of: user, after: nil, limit: limit), store.log.foldedPosition) }
             if let last, last.page == page { return nil }
-            let seen = last?.covers.upperBound ?? 0
-            return LobbyUpdate(page: page, covers: min(seen + 1, max(position, 1))...max(position, 1))
+            return LobbyUpdate(page: page, covers: min((last?.covers.upperBound ?? 0) + 1, position)...position)
         }
     }
 
@@ -81,9 +78,13 @@ public struct Updates<Element: Sendable>: AsyncSequence, Sendable {
         /// The next change; `nil` when the store was closed or the task cancelled.
         public mutating func next() async throws -> Element? {
             while !Task.isCancelled, !observer.waker.isFinished {
-                if let element = try read(observer.store, last) {
-                    last = element
-                    return element
+                do {
+                    if let element = try read(observer.store, last) {
+                        last = element
+                        return element
+                    }
+                } catch let error as EventLogError where error.code == .closed {
+                    return nil
                 }
                 guard await observer.waker.wait() else { return nil }
             }
@@ -120,8 +121,8 @@ public struct EventUpdates: AsyncSequence, Sendable {
     public func makeAsyncIterator() -> Iterator { Iterator(Observer(store, .everything), next: Swift.max(first, 1)) }
 
     public struct Iterator: AsyncIteratorProtocol {
-        /// Events read at once.
-        private static let batch = 512
+        /// Events read at once, and about how many bytes of them.
+        private static let batch = 512, batchBytes = 1 << 20
         private let observer: Observer
         private var next: Position
         private var read: [RecordedEvent] = []
@@ -141,9 +142,15 @@ public struct EventUpdates: AsyncSequence, Sendable {
                 if observer.waker.isFinished { return nil }
                 read.removeAll(keepingCapacity: true)
                 place = 0
-                try observer.store.log.replay(from: next) { event in
-                    read.append(event)
-                    return read.count < Self.batch
+                var bytes = 0
+                do {
+                    try observer.store.log.replay(from: next) { event in
+                        read.append(event)
+                        bytes += event.event.content.textBytes
+                        return read.count < Self.batch && bytes < Self.batchBytes
+                    }
+                } catch let error as EventLogError where error.code == .closed {
+                    return nil
                 }
                 if let last = read.last {
                     next = last.position + 1
@@ -175,7 +182,7 @@ public struct ChunkUpdates: AsyncSequence, Sendable {
     }
 
     public struct Iterator: AsyncIteratorProtocol {
-        private static let batch = 256
+        private static let batch = 512, batchBytes = 1 << 20
         private let observer: Observer
         private let conversation: ConversationID
         private let message: MessageID
@@ -202,43 +209,67 @@ public struct ChunkUpdates: AsyncSequence, Sendable {
                     return read[place]
                 }
                 if hasEnded || observer.waker.isFinished { return nil }
-                if target == nil {
-                    guard let found = try observer.store.message(in: conversation, id: message) else { return nil }
-                    target = found.seq
-                    seen = found.seq
+                do {
+                    if target == nil, try !begin() { return nil }
+                    if try readMore() { continue }
+                } catch let error as EventLogError where error.code == .closed {
+                    return nil
                 }
-                if try !readMore() { guard await observer.waker.wait() else { return nil } }
+                guard await observer.waker.wait() else { return nil }
             }
             return nil
         }
 
-        /// Says whether it came any further.
+        /// Finds the message; says false if there is none.
+        private mutating func begin() throws -> Bool {
+            guard let found = try observer.store.message(in: conversation, id: message) else { return false }
+            target = found.seq
+            seen = found.seq - 1
+            // What is gone is not told again from the log.
+            if found.state == .deleted || found.state == .erased { read.append(.ended(found.state, reason: nil)) }
+            return true
+        }
+
+        /// Says whether it came any further. All from the log, which a timeline may be ahead of: what it says of the end could come before the last text.
         private mutating func readMore() throws -> Bool {
+            if place < read.count { return true }
             read.removeAll(keepingCapacity: true)
             place = 0
             let from = seen
             var count = 0
+            var bytes = 0
             try observer.store.log.forEachEvent(in: .conversation(conversation), range: seen + 1...Seq.max) { event in
                 seen = event.seq
                 count += 1
-                guard event.targetSeq == target else { return count < Self.batch }
-                switch event.event.content {
-                case .chunkAppended(_, let index, let text): if index >= self.index { read.append(.text(index: index, text)) }
-                case .messageCompleted(_, let reason, _): read.append(.ended(.complete, reason: reason))
-                case .messageInterrupted(_, let reason): read.append(.ended(.interrupted, reason: reason))
-                case .messageDeleted: read.append(.ended(.deleted, reason: nil))
-                default: break
+                if event.seq == target || event.targetSeq == target {
+                    switch event.event.content {
+                    // A message that was sent whole has no end of its own.
+                    case .messageSent(let message) where event.seq == target && !message.isStreaming: read.append(.ended(.complete, reason: nil))
+                    case .chunkAppended(_, let index, let text) where index >= self.index:
+                        read.append(.text(index: index, text))
+                        bytes += text.utf8.count
+                    case .messageCompleted(_, let reason, _): read.append(.ended(.complete, reason: reason))
+                    case .messageInterrupted(_, let reason): read.append(.ended(.interrupted, reason: reason))
+                    case .messageDeleted: read.append(.ended(.deleted, reason: nil))
+                    default: break
+                    }
+                    if case .ended? = read.last { return false }
                 }
-                if case .ended? = read.last { return false }
-                return count < Self.batch
+                return count < Self.batch && bytes < Self.batchBytes
             }
-            if seen > from { return true }
-            // A message that was sent whole has no end of its own.
-            if let state = try observer.store.message(in: conversation, at: target!)?.state, state != .streaming {
-                read.append(.ended(state, reason: nil))
-                return true
-            }
-            return false
+            return seen > from
+        }
+    }
+}
+
+extension Event.Content {
+    /// About how many bytes it takes.
+    var textBytes: Int {
+        switch self {
+        case .messageSent(let message): message.text.utf8.count + (message.parts?.utf8.count ?? 0)
+        case .chunkAppended(_, _, let text), .messageEdited(_, let text): text.utf8.count
+        case .custom(_, let payload), .unknown(_, let payload): payload.count
+        default: 256
         }
     }
 }

@@ -5,58 +5,92 @@ extension ConversationStore {
     /// Ends the streams that this store began in an earlier process and that nobody has gone on with for so long, counted from when the hub last
     /// accepted something of them. Those that are younger are looked at again when their time comes.
     func endAbandonedStreams(after patience: Duration) throws {
-        let milliseconds = UInt64(clamping: patience.components.seconds) * 1000 + UInt64(clamping: patience.components.attoseconds / 1_000_000_000_000_000)
-        let own = ReplicaID(high: log.id.high, low: log.id.low)
-        let candidates = try conversations.read(in: log) { try $0.openStreams() }.filter { $0.replica == own }
-        let waiting = try endAbandoned(candidates, after: milliseconds)
+        let milliseconds = Self.milliseconds(patience)
+        let (ended, waiting) = try claimAbandoned(ownOpenStreams(), after: milliseconds)
+        defer { release(ended) }
+        if !ended.isEmpty { _ = try log.appendBlocking(ended.map(Self.ending)) }
         if waiting.isEmpty { return }
         Task.detached { [weak self] in
             var waiting = waiting
-            while let next = waiting.map(\.due).min() {
+            while !waiting.isEmpty {
                 let now = WallClock.milliseconds()
-                try await Task.sleep(for: .milliseconds(next > now ? Int64(next - now) + 1 : 1))
+                let next = waiting.map { Self.time(of: $0, after: milliseconds) }.min()!
+                // Not in one go: a clock that was set shows within the minute.
+                try await Task.sleep(for: .milliseconds(next > now ? Int64(min(next - now + 1, 60_000)) : 1))
                 // Gone or closed meanwhile: the next opening goes on.
                 guard let self else { return }
-                let known = Set(waiting.map(\.stream.message))
-                let open = try self.conversations.read(in: self.log) { try $0.openStreams() }.filter { $0.replica == own && known.contains($0.message) }
-                waiting = try self.endAbandoned(open, after: milliseconds)
+                do {
+                    waiting = try await self.endAbandoned(among: Set(waiting.map(\.message)), after: milliseconds)
+                } catch let error as EventLogError where error.code == .closed || error.code == .unknownOutcome {
+                    return
+                } catch {
+                    // A full disk, say: they stay open, and are looked at again.
+                    try await Task.sleep(for: .seconds(1))
+                }
             }
+        }
+    }
+
+    private func endAbandoned(among known: Set<MessageID>, after milliseconds: UInt64) async throws -> [OpenStream] {
+        let (ended, waiting) = try claimAbandoned(ownOpenStreams().filter { known.contains($0.message) }, after: milliseconds)
+        defer { release(ended) }
+        if !ended.isEmpty { _ = try await log.append(ended.map(Self.ending)) }
+        return waiting
+    }
+
+    private func ownOpenStreams() throws -> [OpenStream] {
+        let own = ReplicaID(high: log.id.high, low: log.id.low)
+        return try view { try $0.openStreams() }.filter { $0.replica == own }.map { stream in
+            var stream = stream
+            stream.last = try lastAccepted(stream)
+            return stream
         }
     }
 
     /// When the hub last accepted something of a stream: found from the conversation's end.
-    private func lastAccepted(_ stream: OpenStream) throws -> UInt64 {
-        var last: UInt64 = 0
+    private func lastAccepted(_ stream: OpenStream) throws -> HLC {
+        var last = HLC(rawValue: 0)
         try log.forEachEvent(in: .conversation(stream.conversation), range: stream.seq...Seq.max, isReversed: true) { event in
-            guard event.seq == stream.seq || event.targetSeq == stream.seq, event.event.content.kind == .chunkAppended || event.seq == stream.seq else {
-                return true
-            }
-            last = event.hlc.milliseconds
-            return false
+            let isPart = event.seq == stream.seq || (event.targetSeq == stream.seq && event.event.content.kind == .chunkAppended)
+            if isPart { last = event.hlc }
+            return !isPart
         }
         return last
     }
 
-    /// Returns those whose time has not come, and when it comes.
-    private func endAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> [(stream: OpenStream, due: UInt64)] {
+    /// Those whose time has come, which nobody can go on with until they are released, and those whose time has not come.
+    private func claimAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> (ended: [OpenStream], waiting: [OpenStream]) {
         let now = WallClock.milliseconds()
-        var waiting: [(stream: OpenStream, due: UInt64)] = []
-        var ended: [Submission] = []
-        for stream in streams where !liveStreams.contains(stream.conversation, stream.message) {
-            let (due, isNever) = try lastAccepted(stream).addingReportingOverflow(milliseconds)
-            guard due <= now, !isNever else {
-                if !isNever { waiting.append((stream, due)) }
-                continue
+        var ended: [OpenStream] = []
+        var waiting: [OpenStream] = []
+        for stream in streams {
+            if Self.time(of: stream, after: milliseconds) > now {
+                waiting.append(stream)
+            } else if try liveStreams.claim(stream.conversation, stream.message) {
+                ended.append(stream)
             }
-            var submission = Submission(
-                Event(
-                    conversation: stream.conversation, author: stream.author,
-                    content: .messageInterrupted(message: stream.message, reason: "abandoned")))
-            // Its author may have left meanwhile.
-            submission.isOwnHousekeeping = true
-            ended.append(submission)
         }
-        if !ended.isEmpty { _ = try log.appendBlocking(ended) }
-        return waiting
+        return (ended, waiting)
+    }
+
+    private func release(_ streams: [OpenStream]) { for stream in streams { liveStreams.release(stream.conversation, stream.message) } }
+
+    private static func ending(_ stream: OpenStream) -> Submission {
+        var submission = Submission(
+            Event(
+                conversation: stream.conversation, author: stream.author, content: .messageInterrupted(message: stream.message, reason: "abandoned")))
+        // Its author may have left meanwhile.
+        submission.isOwnHousekeeping = true
+        return submission
+    }
+
+    private static func time(of stream: OpenStream, after milliseconds: UInt64) -> UInt64 {
+        let (time, isOver) = stream.last.milliseconds.addingReportingOverflow(milliseconds)
+        return isOver ? .max : time
+    }
+
+    private static func milliseconds(_ patience: Duration) -> UInt64 {
+        let (seconds, isOver) = UInt64(clamping: patience.components.seconds).multipliedReportingOverflow(by: 1000)
+        return isOver ? .max : seconds + UInt64(clamping: patience.components.attoseconds / 1_000_000_000_000_000)
     }
 }

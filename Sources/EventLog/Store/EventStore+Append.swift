@@ -125,14 +125,23 @@ extension EventStore {
     }
 
     private func syncRelaxed() {
-        guard let journal, leadership.withLock({ $0.hasUnsynced }) else { return }
+        // Forgotten before the sync: what is written while it runs is for the next.
+        let hasUnsynced = leadership.withLock { leader in
+            defer { leader.hasUnsynced = false }
+            return leader.hasUnsynced
+        }
+        guard let journal, hasUnsynced else { return }
         do {
-            let position = try journal.sync()
-            tail.show(through: position)
-            leadership.withLock { $0.hasUnsynced = false }
+            show(through: try journal.sync())
         } catch {
             writer.withLock { $0.failure = Self.poisoned(path, error) }
         }
+    }
+
+    /// What was written before and is synced now becomes visible in the log: whoever waits for it looks again.
+    func show(through position: Position) {
+        tail.show(through: position)
+        options.observer?([])
     }
 
     /// Commits groups until the caller's own request is answered (or, on the writer's thread, until the queue is empty).

@@ -327,7 +327,7 @@ public final class EventStore: Sendable {
         }
     }
 
-    func checkOpen() throws {
+    package func checkOpen() throws {
         if !isOpen.withLock({ $0 }) { throw EventLogError(.closed, "\(path): the store is closed") }
     }
 

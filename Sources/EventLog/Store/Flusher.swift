@@ -42,13 +42,13 @@ final class Flusher {
     /// One slice of the journal a transaction, so that no commit of the archive is long.
     func flush() throws {
         // A store of full durability shows nothing in its tail that is not synced.
-        if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        if store.options.durability != .full, let journal = store.journal { store.show(through: try journal.sync()) }
         // What comes meanwhile is for the next flush: little at a time would make small runs.
         let target = store.tail.snapshot.frames.last?.number ?? 0
         while true {
             // What is folded is cut where a frame ends, and written with just the events up to there.
             let cut = store.folds.isEmpty ? nil : store.nextCut()
-            if cut != nil, store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
+            if cut != nil, store.options.durability != .full, let journal = store.journal { store.show(through: try journal.sync()) }
             let snapshot = store.tail.snapshot
             var frames: [TailFrame] = []
             var bytes = 0

@@ -22,7 +22,8 @@ public struct StoreOptions: Sendable {
     package var folds: [any EventFold] = []
     /// Called while opening has to fold archived events: how many are done, of how many.
     package var foldProgress: (@Sendable (UInt64, UInt64) throws -> Void)?
-    /// Told of events that have just become visible, in commit order, by the thread that committed them.
+    /// Told of events that have just become visible, in commit order, by the thread that committed them; of none when a relaxed store's sync showed
+    /// in the log what was folded before.
     package var observer: (@Sendable ([RecordedEvent]) -> Void)?
 
     public init(

@@ -8,6 +8,8 @@ package struct OpenStream: Sendable {
     package var author: UserID
     /// Who began it.
     package var replica: ReplicaID
+    /// When the hub last accepted something of it; who asks the log fills it in.
+    package var last = HLC(rawValue: 0)
 }
 
 extension Conversations {
