@@ -7,6 +7,8 @@ final class FoldSlot: @unchecked Sendable {
     /// The table that the state's rows go to; `nil` in a store that is only read.
     var table: FoldTable?
     var generation: UInt32 = 0
+    /// When its rows were last frozen to be saved.
+    var lastSave = ContinuousClock.now
     /// Once it is broken nothing of it is written any more: the archive's rows stay as they were, and sound.
     var isBroken = false
 
@@ -41,4 +43,6 @@ struct FoldProgress {
     var cutFrame: UInt64 = 0
     /// Bytes of frames folded since the last cut.
     var bytes = 0
+    /// Whether every cut is to take all rows, as the store is about to close.
+    var savesAll = false
 }

@@ -96,6 +96,20 @@ struct FoldRecord: Hashable {
         }
     }
 
+    /// Changes what the archive says, in the transaction in which that becomes true.
+    static func update(_ name: String, _ archive: Archive, _ transaction: inout WriteTransaction, _ body: (inout FoldRecord) -> Void) throws {
+        var record = FoldRecord()
+        do {
+            if let bytes = try transaction.get(archive.meta, key(name)) {
+                record = try FoldRecord(decoding: Archive.open(key(name), bytes, "the record of the projection \(name)"))
+            }
+        } catch is CodecError {
+            throw Archive.damaged(archive.path, "the record of the projection \(name) cannot be read")
+        }
+        body(&record)
+        try record.write(name, archive, &transaction)
+    }
+
     func write(_ name: String, _ archive: Archive, _ transaction: inout WriteTransaction) throws {
         try transaction.put(archive.meta, Self.key(name), Archive.sealed(Self.key(name), encoded))
     }

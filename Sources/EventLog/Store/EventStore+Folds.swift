@@ -25,10 +25,21 @@ extension EventStore {
         }
     }
 
+    /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
+    /// them is folded again at opening.
+    private static let foldSaveBytes = 24 << 20
+    /// And at the first flush after so long, so that opening beside us has little to fold.
+    private static let foldSaveInterval = Duration.seconds(30)
+
     /// Freezes what the folds hold as of the last folded frame.
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
-        let rows = foldLock.write { folds.filter { !$0.isBroken }.map { (slot: $0, rows: $0.state.freeze()) } }
+        let now = ContinuousClock.now
+        let due = folds.filter { slot in
+            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= Self.foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
+        }
+        let rows = foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
+        for slot in due { slot.lastSave = now }
         progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: rows))
         progress.cutFrame = progress.foldedFrame
         progress.bytes = 0
@@ -50,6 +61,26 @@ extension EventStore {
             guard progress.cuts.first?.frame == done.frame else { return }
             progress.cuts.removeFirst()
             foldLock.write { for (slot, rows) in done.rows where !slot.isBroken { slot.state.settle(rows) } }
+        }
+    }
+
+    /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
+    func saveFolds() throws {
+        try maintenance.withLock { _ in
+            guard tail.isEmpty else { return }
+            let position = try archive.environment.read { [archive] in try archive.state($0).position }
+            for slot in folds where !slot.isBroken {
+                guard let table = slot.table else { continue }
+                let rows = foldLock.write { slot.state.freeze() }
+                var batch = RowBatch()
+                try rows.encode(into: &batch)
+                if batch.rows.isEmpty { continue }
+                try archive.environment.write { [archive] transaction in
+                    try batch.write(to: table.table, &transaction)
+                    try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
+                }
+                foldLock.write { slot.state.settle(rows) }
+            }
         }
     }
 
@@ -137,30 +168,32 @@ extension EventStore {
     // Building.
 
     /// Unsaved rows of a state that is being built are written when they are so many bytes.
-    private static let buildBytesMax = 48 << 20
+    private static let buildBytesMax = 32 << 20
 
     /// Folds archived events into a state and writes its rows, with the position, in slices.
     private func build(
         _ state: any FoldState, _ fold: any EventFold, _ table: FoldTable, from: Position, to: Position,
-        progress: ((UInt64, UInt64) throws -> Void)? = nil, _ move: (inout FoldRecord, Position) -> Void
+        progress: ((UInt64, UInt64) throws -> Void)? = nil, _ move: @escaping @Sendable (inout FoldRecord, Position) -> Void
     ) throws {
         var position = from
+        // Rows are encoded and written by another thread while this one folds on.
+        let writer = RowWriting()
+        defer { writer.end() }
         func save() throws {
+            if let done = try writer.wait() { state.settle(done) }
             let rows = state.freeze()
-            var batch = RowBatch()
-            try rows.encode(into: &batch)
-            // One writer at a time may let the map grow: a flush waits.
-            try maintenance.withLock { _ in
-                try archive.environment.write { [archive] transaction in
-                    try batch.write(to: table.table, &transaction)
-                    var record =
-                        try transaction.get(archive.meta, FoldRecord.key(fold.name))
-                        .map { try FoldRecord(decoding: Archive.open(FoldRecord.key(fold.name), $0, "a projection's record")) } ?? FoldRecord()
-                    move(&record, position)
-                    try record.write(fold.name, archive, &transaction)
+            let reached = position
+            writer.start(rows) { [self] in
+                var batch = RowBatch()
+                try rows.encode(into: &batch)
+                // One writer at a time may let the map grow: a flush waits.
+                try maintenance.withLock { _ in
+                    try archive.environment.write { [archive] transaction in
+                        try batch.write(to: table.table, &transaction)
+                        try FoldRecord.update(fold.name, archive, &transaction) { move(&$0, reached) }
+                    }
                 }
             }
-            state.settle(rows)
         }
         try replayArchive(from: from + 1, through: to) { event in
             try state.fold(event)
@@ -171,6 +204,7 @@ extension EventStore {
                 } catch {
                     // Who goes on later need not begin anew.
                     try save()
+                    _ = try writer.wait()
                     throw error
                 }
                 if state.unsavedBytes > Self.buildBytesMax { try save() }
@@ -179,6 +213,7 @@ extension EventStore {
         }
         position = to
         try save()
+        if let done = try writer.wait() { state.settle(done) }
     }
 
     /// Archived events only, which do not change while we read.

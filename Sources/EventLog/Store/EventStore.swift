@@ -371,7 +371,9 @@ public final class EventStore: Sendable {
         if writer.withLock({ $0.failure }) == nil {
             do {
                 _ = try journal.sync()
+                foldProgress.withLock { $0.savesAll = true }
                 try flush()
+                try saveFolds()
             } catch { failure = error }
         }
         flushing.withLock { state in

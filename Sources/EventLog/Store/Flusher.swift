@@ -268,11 +268,7 @@ final class Flusher {
 
         func write(_ archive: Archive, _ transaction: inout WriteTransaction) throws {
             try rows.write(to: table.table, &transaction)
-            let name = slot.fold.name
-            guard let bytes = try transaction.get(archive.meta, FoldRecord.key(name)) else { return }
-            var record = try FoldRecord(decoding: Archive.open(FoldRecord.key(name), bytes, "a projection's record"))
-            record.live?.position = position
-            try record.write(name, archive, &transaction)
+            try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
         }
     }
 

@@ -55,6 +55,8 @@ struct ConversationRow: Sendable {
     var stride: UInt64 = 1
     /// The first seq of the newest page.
     var openFirstSeq: Seq = 0
+    /// The newest page: it changes with nearly every event, as this row does.
+    var open = PageRow()
     var last: Last?
     /// The newest system messages that are not deleted, ascending: what a model is told first.
     var systems: [Seq] = []
@@ -120,6 +122,13 @@ struct ConversationRow: Sendable {
         }
         pages += 1
         openFirstSeq = firstSeq
+    }
+
+    /// Leaves an empty page in the open one's place.
+    mutating func takeOpen() -> PageRow {
+        var taken = PageRow()
+        swap(&taken, &open)
+        return taken
     }
 
     /// The pages in which a seq can lie, and the live messages before the first of them.
@@ -191,6 +200,14 @@ extension ConversationRow: TableRow {
             seq = fence.firstSeq
             live = fence.liveBefore
         }
+        open.encodePlain(into: &writer)
+    }
+
+    func packed() -> ConversationRow? {
+        guard let packed = open.packed() else { return nil }
+        var row = self
+        row.open = packed
+        return row
     }
 
     init(decoding reader: inout RowReader) throws {
@@ -243,7 +260,8 @@ extension ConversationRow: TableRow {
             live &+= try reader.value()
             fences.append(Fence(firstSeq: seq, liveBefore: live))
         }
+        open = try PageRow(plain: &reader)
     }
 
-    var memoryBytes: Int { 500 + people.count * 120 + attributes.count * 150 + fences.count * 16 + (last?.snippet.utf8.count ?? 0) }
+    var memoryBytes: Int { 500 + people.count * 120 + attributes.count * 150 + fences.count * 16 + (last?.snippet.utf8.count ?? 0) + open.memoryBytes }
 }

@@ -12,8 +12,8 @@ package final class Conversations: Projection {
     let lobbies = LobbyIndex()
 
     package init(tables: inout ProjectionTables) {
-        rows = tables.table(cacheBytes: 12 << 20)
-        pages = tables.table(cacheBytes: 32 << 20)
+        rows = tables.table(cacheBytes: 28 << 20)
+        pages = tables.table(cacheBytes: 20 << 20)
         members = tables.table(cacheBytes: 6 << 20)
         streams = tables.table(cacheBytes: 1 << 20)
     }
@@ -26,6 +26,7 @@ package final class Conversations: Projection {
             try members.update(MemberKey(UserHash(event.event.author), id)) { row in
                 row = row ?? MemberRow()
                 if !event.isErased { row!.setPreference(key, value, Stamp(event)) }
+                lobbies.prefers(event.event.author, id, row!.shown)
             }
         default:
             try rows.update(id) { row in
@@ -89,7 +90,7 @@ package final class Conversations: Projection {
                 }
                 message.text += text
                 message.chunks += 1
-                pages.grew(by: text.utf8.count)
+                rows.grew(by: text.utf8.count)
                 return text.utf8.count
             }
         case .messageCompleted(_, let finishReason, let usage):
@@ -153,24 +154,17 @@ package final class Conversations: Projection {
                 $0.parts = message.parts
             }
         }
-        // A page that is not full takes it; the row's count of pages says which one is the newest.
-        var isPlaced = false
-        if row.pages > 0 {
-            isPlaced = try pages.update(PageKey(id, row.pages - 1)) { page in
-                guard page != nil, !page!.isFull else { return false }
-                try page!.append(new)
-                return true
+        // The newest page lies in the row itself until it is full and another message comes.
+        if row.pages == 0 || row.open.isFull {
+            if row.pages > 0 {
+                let full = row.takeOpen()
+                pages.grew(by: full.textBytes)
+                try pages.update(PageKey(id, row.pages - 1)) { $0 = full }
             }
-        }
-        if !isPlaced {
             row.addPage(firstSeq: event.seq)
-            try pages.update(PageKey(id, row.pages - 1)) { page in
-                var fresh = PageRow()
-                try fresh.append(new)
-                page = fresh
-            }
         }
-        pages.grew(by: 120 + message.text.utf8.count)
+        try row.open.append(new)
+        rows.grew(by: 120 + message.text.utf8.count)
         if message.role == .system {
             if row.systems.count == ConversationRow.systemsMax { row.systems.removeFirst() }
             row.systems.append(event.seq)
@@ -238,10 +232,15 @@ package final class Conversations: Projection {
         guard var range = row.pages(around: seq)?.range else { return nil }
         while range.count > 1 {
             let middle = range.lowerBound + UInt64(range.count / 2)
-            let first = try pages.read(PageKey(id, middle)) { $0?.firstSeq ?? .max }
+            let first = try readPage(middle, id, row) { $0?.firstSeq ?? .max }
             if first <= seq { range = middle..<range.upperBound } else { range = range.lowerBound..<middle }
         }
         return range.lowerBound
+    }
+
+    /// Lends a page.
+    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: borrowing ConversationRow, _ body: (borrowing PageRow?) throws -> R) throws -> R {
+        number + 1 == row.pages ? try body(row.open) : try pages.read(PageKey(id, number), body)
     }
 
     /// Lends a message to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.
@@ -249,13 +248,19 @@ package final class Conversations: Projection {
         _ seq: Seq, _ id: ConversationID, _ row: inout ConversationRow,
         _ body: (inout MessageRow, inout ConversationRow) throws -> Int
     ) throws {
+        func change(_ message: inout MessageRow) throws -> Int {
+            let growth = try body(&message, &row)
+            if row.last?.seq == seq { row.last?.state = message.shownState }
+            return growth
+        }
         guard let number = try page(of: seq, id, row) else { return }
-        try pages.update(PageKey(id, number)) { page in
-            try page?.edit(seq) { message in
-                let growth = try body(&message, &row)
-                if row.last?.seq == seq { row.last?.state = message.shownState }
-                return growth
-            }
+        if number + 1 == row.pages {
+            // Taken out while it is changed, so that it has one owner.
+            var open = row.takeOpen()
+            defer { row.open = open }
+            try open.edit(seq, change)
+        } else {
+            try pages.update(PageKey(id, number)) { try $0?.edit(seq, change) }
         }
     }
 
@@ -264,12 +269,12 @@ package final class Conversations: Projection {
         if let last = row.last, seq >= last.seq { return row.live }
         guard let number = try page(of: seq, id, row) else { return 0 }
         if number + 1 == row.pages {
-            let after = try pages.read(PageKey(id, number)) { page in try page.map { try $0.live(through: .max) - $0.live(through: seq) } ?? 0 }
+            let after = try row.open.live(through: .max) - row.open.live(through: seq)
             return row.live - min(after, row.live)
         }
         guard let (range, before) = row.pages(around: seq) else { return 0 }
         var count = before
-        for number in range.lowerBound...number { count += try pages.read(PageKey(id, number)) { try $0?.live(through: seq) ?? 0 } }
+        for number in range.lowerBound...number { count += try readPage(number, id, row) { try $0?.live(through: seq) ?? 0 } }
         return count
     }
 }

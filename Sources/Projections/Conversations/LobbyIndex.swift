@@ -1,6 +1,7 @@
 import EventLog
 
-/// The order of the lobbies that somebody looked at: made when first asked for, then kept up to date. Not stored: it follows from the rows.
+/// The order of the lobbies that somebody looked at, and what their users prefer: made when first asked for, then kept up to date. Not stored: it
+/// follows from the rows.
 ///
 /// `@unchecked Sendable`: a system lock guards what readers bring in.
 final class LobbyIndex: @unchecked Sendable {
@@ -13,8 +14,15 @@ final class LobbyIndex: @unchecked Sendable {
         }
     }
 
+    struct Lobby: Sendable {
+        /// Ascending: the newest last.
+        var entries: ContiguousArray<Entry>
+        /// Of the few conversations of which the user prefers anything.
+        var preferences: [ConversationID: Preferences]
+    }
+
     private struct State {
-        var lobbies: [UserID: ContiguousArray<Entry>] = [:]
+        var lobbies: [UserID: Lobby] = [:]
         var entries = 0
     }
 
@@ -22,39 +30,38 @@ final class LobbyIndex: @unchecked Sendable {
     private static let entriesMax = 500_000
     private let state = Monitor(State())
 
-    /// Lends a user's conversations, ascending; asks the closure for them if they are not known.
-    func read<R>(_ user: UserID, make: () throws -> [Entry], _ body: (borrowing ContiguousArray<Entry>) -> R) throws -> R {
+    /// Lends a user's lobby; asks the closure for it if it is not known.
+    func read<R>(_ user: UserID, make: () throws -> Lobby, _ body: (borrowing Lobby) -> R) throws -> R {
         if let known = state.withLock({ $0.lobbies[user] }) { return body(known) }
-        let made = ContiguousArray(try make().sorted())
-        return state.withLock { state in
-            if state.lobbies[user] == nil {
-                if state.entries + made.count > Self.entriesMax {
-                    state.lobbies.removeAll()
-                    state.entries = 0
-                }
-                state.lobbies[user] = made
-                state.entries += made.count
+        let made = try make()
+        state.withLock { state in
+            if state.lobbies[user] != nil { return }
+            if state.entries + made.entries.count > Self.entriesMax {
+                state.lobbies.removeAll()
+                state.entries = 0
             }
-            return body(made)
+            state.lobbies[user] = made
+            state.entries += made.entries.count
         }
+        return body(made)
     }
 
     private func edit(_ user: UserID, _ state: inout State, removing old: Entry?, adding new: Entry?) {
         guard let index = state.lobbies.index(forKey: user) else { return }
-        if let old, let place = Self.place(of: old, in: state.lobbies.values[index]) {
-            state.lobbies.values[index].remove(at: place)
+        if let old, let place = Self.place(of: old, in: state.lobbies.values[index].entries) {
+            state.lobbies.values[index].entries.remove(at: place)
             state.entries -= 1
         }
         if let new {
             // Nearly always the newest.
-            var place = state.lobbies.values[index].count
-            while place > 0, new < state.lobbies.values[index][place - 1] { place -= 1 }
-            state.lobbies.values[index].insert(new, at: place)
+            var place = state.lobbies.values[index].entries.count
+            while place > 0, new < state.lobbies.values[index].entries[place - 1] { place -= 1 }
+            state.lobbies.values[index].entries.insert(new, at: place)
             state.entries += 1
         }
     }
 
-    private static func place(of entry: Entry, in entries: borrowing ContiguousArray<Entry>) -> Int? {
+    private static func place(of entry: Entry, in entries: ContiguousArray<Entry>) -> Int? {
         var low = 0
         var high = entries.count
         while low < high {
@@ -84,6 +91,13 @@ final class LobbyIndex: @unchecked Sendable {
         state.withLock { state in
             if state.lobbies.isEmpty { return }
             edit(user, &state, removing: Entry(order: order, conversation: conversation), adding: nil)
+        }
+    }
+
+    func prefers(_ user: UserID, _ conversation: ConversationID, _ preferences: Preferences) {
+        state.withLock { state in
+            guard let index = state.lobbies.index(forKey: user) else { return }
+            state.lobbies.values[index].preferences[conversation] = preferences.isEmpty ? nil : preferences
         }
     }
 }

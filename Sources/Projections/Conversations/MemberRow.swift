@@ -56,6 +56,7 @@ struct MemberKey: TableKey {
     var keyBytes: [UInt8] { user.bytes + conversation.bytes }
 
     var lockBits: UInt64 { user.low ^ conversation.low }
+    var sortPrefix: UInt64 { user.high }
 
     init(_ user: UserHash, _ conversation: ConversationID) {
         self.user = user

@@ -130,6 +130,7 @@ struct PageKey: TableKey {
     }
 
     var lockBits: UInt64 { conversation.low }
+    var sortPrefix: UInt64 { conversation.high }
 
     init(_ conversation: ConversationID, _ number: UInt64) {
         self.conversation = conversation
@@ -153,15 +154,10 @@ extension PageRow: TableRow {
         /// zstd, with the dictionary whose number follows; 0: none.
         static let compressed: UInt8 = 1
     }
-    /// Full pages of at least so many bytes are compressed, as they seldom change; the open one is rewritten all the time.
+    /// Full pages of at least so many bytes are compressed, as they seldom change; the open one, in its conversation's row, is not.
     private static let compressedFrom = 256
 
     func encode(into writer: inout RowWriter) {
-        guard isFull else {
-            writer.put(byte: Form.plain)
-            encodePlain(into: &writer)
-            return
-        }
         var plain = RowWriter(ByteBuffer(capacity: 4096))
         encodePlain(into: &plain)
         if plain.out.count >= Self.compressedFrom, let compressed = PageCodec.compress(plain.out.bytes), compressed.count < plain.out.count - 16 {
@@ -175,7 +171,7 @@ extension PageRow: TableRow {
         }
     }
 
-    private func encodePlain(into writer: inout RowWriter) {
+    func encodePlain(into writer: inout RowWriter) {
         writer.put(UInt64(textBytes))
         switch content {
         case .packed(let page): page.bytes.withUnsafeBytes { writer.out.put($0) }
@@ -198,9 +194,20 @@ extension PageRow: TableRow {
         }
     }
 
-    private init(plain reader: inout RowReader) throws {
+    init(plain reader: inout RowReader) throws {
         textBytes = Int(clamping: try reader.value())
         content = .packed(try PackedPage(Array(reader.reader.take(reader.reader.remaining))))
+    }
+
+    /// The same page as bytes: less memory, and readers on several cores do not pass its texts' reference counts to and fro.
+    func packed() -> PageRow? {
+        guard case .messages(let messages) = content else { return nil }
+        var writer = RowWriter(ByteBuffer(capacity: 4096))
+        PackedPage.encode(messages, into: &writer)
+        guard let page = try? PackedPage(writer.out.array()) else { return nil }
+        var result = self
+        result.content = .packed(page)
+        return result
     }
 
     var memoryBytes: Int {

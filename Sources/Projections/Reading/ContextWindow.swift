@@ -41,7 +41,7 @@ extension Conversations {
         var isFull = isOverBudget
         while number > 0, !isFull {
             number -= 1
-            try pages.read(PageKey(id, number)) { page in
+            try readPage(number, id, row) { page in
                 guard let page else { return }
                 var shown: [Message] = []
                 try page.forEach { message in

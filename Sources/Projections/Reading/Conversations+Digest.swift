@@ -12,26 +12,25 @@ extension Conversations {
             hash.update(bufferPointer: writer.out.bytes)
         }
         try rows.forEach { id, row in
-            var row = row
-            // Where pages end depends on when an edit came.
-            row.fences = []
-            row.stride = 1
-            row.pages = 0
-            row.openFirstSeq = 0
+            var summary = row
+            // Where pages end is no part of what they say.
+            summary.fences = []
+            summary.stride = 1
+            summary.pages = 0
+            summary.openFirstSeq = 0
+            summary.open = PageRow()
             add {
                 $0.put(id)
-                row.encode(into: &$0)
+                summary.encode(into: &$0)
             }
-            return true
-        }
-        try pages.forEach { key, page in
-            try page.forEach { message in
-                let message = copy message
-                add {
-                    $0.put(key.conversation)
-                    message.encode(into: &$0, after: 0, time: 0)
+            for number in 0..<row.pages {
+                try readPage(number, id, row) { page in
+                    try page?.forEach { message in
+                        let message = copy message
+                        add { message.encode(into: &$0, after: 0, time: 0) }
+                        return true
+                    }
                 }
-                return true
             }
             return true
         }

@@ -68,7 +68,7 @@ extension Conversations {
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
         try rows.read(id) { row -> (Message, Receipts)? in
             guard let row, let number = try page(of: seq, id, row) else { return nil }
-            return try pages.read(PageKey(id, number)) { page in
+            return try readPage(number, id, row) { page in
                 guard let found = try page?.message(at: seq) else { return nil }
                 return (Message(found, row), row.receipts)
             }
@@ -79,7 +79,7 @@ extension Conversations {
     package func message(_ id: ConversationID, _ message: MessageID) throws -> (message: Message, receipts: Receipts)? {
         guard let row = try rows.row(at: id) else { return nil }
         for number in stride(from: Int64(row.pages) - 1, through: 0, by: -1) {
-            let found = try pages.read(PageKey(id, UInt64(number))) { page -> Message? in
+            let found = try readPage(UInt64(number), id, row) { page -> Message? in
                 var found: Message?
                 try page?.forEach { candidate in
                     if candidate.id == message { found = Message(candidate, row) }
@@ -103,7 +103,7 @@ extension Conversations {
         // How many pages back it is, by their counts alone; then forwards, so that each message is made once and in its place.
         var count = 0
         while true {
-            count += try pages.read(PageKey(id, number)) { page in
+            count += try readPage(number, id, row) { page in
                 guard let page else { return 0 }
                 if page.firstSeq >= seq { return 0 }
                 if seq > row.last?.seq ?? 0 { return page.count }
@@ -121,7 +121,7 @@ extension Conversations {
         result.reserveCapacity(min(count, limit))
         var skipped = max(0, count - limit)
         while result.count < min(count, limit), number < row.pages {
-            try pages.read(PageKey(id, number)) { page in
+            try readPage(number, id, row) { page in
                 try page?.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
                     result.append(Message(message, row))
@@ -138,7 +138,7 @@ extension Conversations {
         var number = try page(of: seq, id, row) ?? 0
         var result: [Message] = []
         while number < row.pages, result.count < limit {
-            try pages.read(PageKey(id, number)) { page in
+            try readPage(number, id, row) { page in
                 try page?.forEach { message in
                     if message.seq >= seq { result.append(Message(message, row)) }
                     return result.count < limit

@@ -135,7 +135,7 @@ public struct LobbyRow: Sendable, Hashable {
     /// Messages after the user's read marker and own last message, not deleted.
     public var unread: UInt64
     /// The user's own, of this conversation; empty for most.
-    public var preferences: [String: String]
+    public var preferences: Preferences
     /// The hub's clock at the last message, or at the creation: what the lobby is ordered by.
     public var order: HLC
 

@@ -188,24 +188,40 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         }
     }
 
-    struct Frozen: FrozenRows {
+    /// `@unchecked Sendable`: one thread encodes, and settles afterwards.
+    final class Frozen: FrozenRows, @unchecked Sendable {
         let prefix: UInt8
         let epoch: UInt64
-        let rows: [(key: Key, box: Box)]
+        fileprivate(set) var rows: [(key: Key, box: Box)]
+
+        init(prefix: UInt8, epoch: UInt64, rows: [(key: Key, box: Box)]) {
+            self.prefix = prefix
+            self.epoch = epoch
+            self.rows = rows
+        }
 
         func encode(into batch: inout RowBatch) {
-            for (key, box) in rows.sorted(by: { Key.isAscending($0.key, $1.key) }) {
-                let bytes = [prefix] + key.keyBytes
-                if let row = box.row {
-                    batch.put(bytes) { out in
-                        var writer = RowWriter(ByteBuffer(capacity: 64))
-                        swap(&writer.out, &out)
-                        row.encode(into: &writer)
-                        swap(&writer.out, &out)
-                    }
-                } else {
+            var order: [(prefix: UInt64, place: Int)] = []
+            order.reserveCapacity(rows.count)
+            for (place, row) in rows.enumerated() { order.append((row.key.sortPrefix, place)) }
+            order.sort { left, right in
+                if left.prefix != right.prefix { return left.prefix < right.prefix }
+                return Key.isAscending(rows[left.place].key, rows[right.place].key)
+            }
+            for (_, place) in order {
+                let bytes = [prefix] + rows[place].key.keyBytes
+                guard let row = rows[place].box.row else {
                     batch.delete(bytes)
+                    continue
                 }
+                let packed = row.packed()
+                batch.put(bytes) { out in
+                    var writer = RowWriter(ByteBuffer(capacity: 64))
+                    swap(&writer.out, &out)
+                    (packed ?? row).encode(into: &writer)
+                    swap(&writer.out, &out)
+                }
+                if let packed { rows[place].box = Box(packed) }
             }
         }
     }
@@ -237,6 +253,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.bytes += Int(bytes - shard.entries.values[index].bytes)
             shard.entries.values[index].bytes = bytes
             shard.entries.values[index].epoch = 0
+            shard.entries.values[index].box = box
         }
         for shard in shards { evict(shard) }
     }

@@ -7,10 +7,13 @@ public protocol TableRow: Sendable {
     func encode(into writer: inout RowWriter)
     /// About how many bytes of memory the row takes, beyond its own size.
     var memoryBytes: Int { get }
+    /// The same row in the form in which it is best kept while it does not change; `nil` if it is in it.
+    func packed() -> Self?
 }
 
 extension TableRow {
     public var memoryBytes: Int { 64 }
+    public func packed() -> Self? { nil }
 }
 
 /// A row's key: rows are kept in the order of their keys' bytes.
@@ -20,12 +23,19 @@ public protocol TableKey: Hashable, Sendable {
     /// Reads `keyBytes` back.
     init?(keyBytes: UnsafeRawBufferPointer)
     static func isAscending(_ left: Self, _ right: Self) -> Bool
+    /// The first eight of `keyBytes`, big-endian (zeros where there are fewer): most keys differ in them, so they sort quickly.
+    var sortPrefix: UInt64 { get }
     /// Any bits of the key that differ between keys: they say which lock guards a row.
     var lockBits: UInt64 { get }
 }
 
 extension TableKey {
     public var lockBits: UInt64 { UInt64(bitPattern: Int64(hashValue)) }
+    public var sortPrefix: UInt64 {
+        var bytes = keyBytes.prefix(8)
+        while bytes.count < 8 { bytes.append(0) }
+        return bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
     public static func isAscending(_ left: Self, _ right: Self) -> Bool { left.keyBytes.lexicographicallyPrecedes(right.keyBytes) }
 }
 
@@ -34,6 +44,7 @@ extension Identifier: TableKey {
     public init?(keyBytes: UnsafeRawBufferPointer) { self.init(bytes: keyBytes) }
     public static func isAscending(_ left: Self, _ right: Self) -> Bool { left < right }
     public var lockBits: UInt64 { low }
+    public var sortPrefix: UInt64 { high }
 }
 
 /// Writes a row's bytes: compact, the same for the same row.

@@ -51,7 +51,7 @@ extension JSONLine {
         }
         add("unread", row.unread)
         var preferences = JSONLine()
-        for (key, value) in row.preferences.sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) { preferences.add(key, value) }
+        for preference in row.preferences { preferences.add(preference.key, preference.value) }
         add("preferences", preferences)
     }
 }
