@@ -1,4 +1,6 @@
+import EventLog
 import Foundation
+import Projections
 import Testing
 
 @Suite("convstore rebuild, verify --projections and bench read") struct ProjectionTests {
@@ -31,6 +33,43 @@ import Testing
         let plain = try Program.run("verify", "--store", store, "--json").object()
         let full = try Program.run("verify", "--store", store, "--projections", "--json").object()
         #expect(full as NSDictionary == plain as NSDictionary)
+    }
+
+    /// Takes the real projection's place and folds nothing.
+    private final class Idle: Projection {
+        static let name = "conversations"
+        static let version = Conversations.version
+        init(tables: inout ProjectionTables) {}
+        func apply(_ event: RecordedEvent) throws {}
+    }
+
+    @Test("I4: a projection that is not the fold is a problem and exit 65, and a rebuild mends it")
+    func wrong() throws {
+        let wrong = folder["wrong"]
+        var options = StoreOptions()
+        options.folds = [ProjectionFold<Idle>()]
+        let (chat, ada) = (ConversationID.random(), UserID("ada")!)
+        let contents: [Event.Content] = [
+            .conversationCreated(kind: .group, title: nil, participants: [ada]), .messageSent(.init(id: .random(), role: .user, text: "hi")),
+        ]
+        let events = try EventStore.open(at: wrong, options: options)
+        _ = try events.appendBlocking(contents.map { Submission(Event(conversation: chat, author: ada, content: $0)) })
+        try events.close()
+
+        #expect(try Program.run("verify", "--store", wrong).status == 0)
+        let verified = try Program.run("verify", "--store", wrong, "--projections", "--json")
+        #expect(verified.status == 65)
+        #expect(try verified.object()["ok"] as? Bool == false)
+        #expect(try #require(verified.object()["problems"] as? [String]).first?.contains("conversations") == true)
+        #expect(verified.errors.contains("convstore rebuild"))
+        let checked = try Program.run("rebuild", "--store", wrong, "--check", "--json")
+        #expect(checked.status == 65)
+        #expect(try checked.object()["ok"] as? Bool == false)
+        #expect(try Program.run("lobby", "--store", wrong, "--user", "ada", "--json").output.isEmpty)
+
+        #expect(try Program.run("rebuild", "--store", wrong).status == 0)
+        #expect(try Program.run("verify", "--store", wrong, "--projections").status == 0)
+        #expect(try Program.run("lobby", "--store", wrong, "--user", "ada", "--json").lines.count == 1)
     }
 
     @Test("bench read tells rates and percentiles of each kind", arguments: ["timeline", "lobby", "message", "window"])

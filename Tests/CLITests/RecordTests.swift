@@ -84,6 +84,22 @@ import Testing
         #expect(try Program.run("verify", "--store", store, "--projections").status == 0)
     }
 
+    @Test("Who stops reading the text does not stop the recording")
+    func readerGoes() throws {
+        let text = String(repeating: "word ", count: 4000)
+        let file = try folder.write("stream.sse", (Self.delta("first") + Self.delta(text) + Self.delta("last") + "data: [DONE]\n\n"))
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/bin/sh")
+        process.arguments = [
+            "-c", "(sleep 0.3; cat \"$3\"; sleep 0.3; cat \"$3\") | \"$0\" record --store \"$1\" \"$2\" --author bot 2>/dev/null | true", Program.path, store,
+            chat, file,
+        ]
+        try process.run()
+        process.waitUntilExit()
+        #expect(Program.eventually { try rows().first?["state"] as? String == "complete" })
+        #expect(try rows().first?["text"] as? String == "first\(text)lastfirst\(text)last")
+    }
+
     @Test("Input without an end mark is end_of_stream, with an error payload error; the answer has just its fields")
     func ends() throws {
         let ended = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: Self.delta("a")).object()

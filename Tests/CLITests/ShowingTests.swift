@@ -113,6 +113,15 @@ import Testing
         #expect(TextWrap.lines("👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦", columns: 5) == ["👨‍👩‍👧‍👦👨‍👩‍👧‍👦", "👨‍👩‍👧‍👦"])
     }
 
+    @Test("Joiners are kept where scripts need them, and shown where they only hide")
+    func joiners() {
+        #expect(Sanitizer.harmless("می\u{200C}خواهم") == "می\u{200C}خواهم")
+        #expect(Sanitizer.harmless("क्\u{200D}ष") == "क्\u{200D}ष")
+        #expect(Sanitizer.harmless("👩\u{200D}💻") == "👩\u{200D}💻")
+        #expect(Sanitizer.harmless("ad\u{200C}min") == "ad\\u{200C}min")
+        #expect(Sanitizer.harmless("\u{200D}\u{200D}") == "\\u{200D}\\u{200D}")
+    }
+
     @Test("Nothing of a text is lost by wrapping but spaces and line ends")
     func wholeText() {
         for text in Self.texts {

@@ -7,7 +7,7 @@ struct New: ParsableCommand {
         discussion: "The author takes part. With --id a repeat of the same changes nothing.")
 
     @OptionGroup var actor: Actor
-    @Option(help: "direct, group or assistant; if it is left out: direct for up to two, else group.")
+    @Option(help: "If it is left out: direct for up to two, else group.")
     var kind: Kind?
     @Option(help: "What it is called.")
     var title: String?

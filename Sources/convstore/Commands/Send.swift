@@ -10,7 +10,7 @@ struct Send: ParsableCommand {
     var conversation: String
     @Argument(help: "The text; - reads it from standard input, without the last line's end.")
     var text: String
-    @Option(help: "user, assistant, system or tool.")
+    @Option(help: "Whose words they are.")
     var role: Role = .user
     @Option(help: ArgumentHelp("The message that it answers: an id, the beginning of one, or @SEQ.", valueName: "message"))
     var replyTo: String?

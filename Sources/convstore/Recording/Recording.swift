@@ -77,7 +77,11 @@ struct Recording {
     private mutating func append(_ deltas: [String]) throws {
         if deltas.isEmpty { return }
         let message = try opened()
-        try waiting { for delta in deltas { try await message.append(delta) } }
+        // What is seen here is kept: deltas that came together share a commit.
+        try waiting {
+            for delta in deltas { try await message.append(delta) }
+            try await message.flush()
+        }
         for delta in deltas { typist.type(delta) }
         typist.show()
     }

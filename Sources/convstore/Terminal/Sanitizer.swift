@@ -13,7 +13,8 @@ enum Sanitizer {
                 result += "^"
                 result.unicodeScalars.append(Unicode.Scalar(UInt8(scalar.value) + 0x40))
             case 0x7F: result += "^?"
-            case 0x200D where joins(previous): result.unicodeScalars.append(scalar)
+            case 0x200C where isCursive(previous): result.unicodeScalars.append(scalar)
+            case 0x200D where joins(previous) || isCursive(previous): result.unicodeScalars.append(scalar)
             case let value where isHidden(value): result += "\\u{" + String(value, radix: 16, uppercase: true) + "}"
             default: result.unicodeScalars.append(scalar)
             }
@@ -25,6 +26,11 @@ enum Sanitizer {
     /// A zero width joiner behind a picture makes one picture of two.
     private static func joins(_ previous: Unicode.Scalar) -> Bool {
         previous.value == 0xFE0F || (previous.value > 0xFF && previous.properties.isEmoji)
+    }
+
+    /// Persian, the scripts of India and others are not written right without joiners between their letters.
+    private static func isCursive(_ previous: Unicode.Scalar) -> Bool {
+        0x620...0x1AFF ~= previous.value && (previous.properties.isAlphabetic || previous.properties.canonicalCombiningClass != .notReordered)
     }
 
     /// C1 controls, bidirectional controls, and what has no width or no look of its own.

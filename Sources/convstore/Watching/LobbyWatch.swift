@@ -29,9 +29,12 @@ struct LobbyWatch {
         }
         guard last > position else { return [] }
         var touched: [ConversationID: Position] = [:]
+        var left: Set<ConversationID> = []
         try store.log.replay(from: position + 1, through: last) { event in
             switch event.log {
-            case .conversation(let id): touched[id] = event.position
+            case .conversation(let id):
+                touched[id] = event.position
+                if case .participantLeft(user) = event.event.content { left.insert(id) }
             case .user(let owner): if owner == user { touched[event.event.conversation] = event.position }
             }
             return true
@@ -40,7 +43,7 @@ struct LobbyWatch {
         for (id, _) in touched.sorted(by: { $0.value < $1.value }) {
             if let row = try store.lobbyRow(of: id, for: user) {
                 if shown.updateValue(row, forKey: id) != row { changes.append(.row(row)) }
-            } else if shown.removeValue(forKey: id) != nil {
+            } else if shown.removeValue(forKey: id) != nil || left.contains(id) {
                 changes.append(.removed(id))
             }
         }
