@@ -56,7 +56,7 @@ struct ConversationRow: Sendable {
     /// The first seq of the newest page.
     var openFirstSeq: Seq = 0
     var last: Last?
-    /// The newest system messages that are not deleted, ascending: what a model is told first.
+    /// The newest system messages that are not deleted, ascending: what a model is told first. A 0 stands for those that were more.
     var systems: [Seq] = []
     static let systemsMax = 8
     private var index: [UserID: Int] = [:]

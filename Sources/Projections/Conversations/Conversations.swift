@@ -154,7 +154,8 @@ package final class Conversations: Projection {
         var isPlaced = false
         if row.pages > 0 {
             isPlaced = try pages.update(PageKey(id, row.pages - 1)) { page in
-                guard page != nil, !page!.isFull else { return false }
+                guard page != nil else { throw Self.missing(row.pages - 1, id) }
+                guard !page!.isFull else { return false }
                 page!.messages.append(new)
                 page!.textBytes += message.text.utf8.count
                 return true
@@ -170,7 +171,7 @@ package final class Conversations: Projection {
         }
         pages.grew(by: 120 + message.text.utf8.count)
         if message.role == .system {
-            if row.systems.count == ConversationRow.systemsMax { row.systems.removeFirst() }
+            if row.systems.count == ConversationRow.systemsMax { row.systems.replaceSubrange(..<2, with: [0]) }
             row.systems.append(event.seq)
         }
         row.messages += 1
@@ -223,6 +224,26 @@ package final class Conversations: Projection {
             row.forEachPerson { if $0.mark >= target { $0.liveToMark -= 1 } }
             if row.last?.seq == target { row.last?.snippet = "" }
         }
+        // The known ones are gone, but there were more before them.
+        if row.systems == [0] { row.systems = try systems(id, row) }
+    }
+
+    private func systems(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
+        var found: [Seq] = []
+        var number = row.pages
+        while number > 0, found.count < ConversationRow.systemsMax - 1 {
+            number -= 1
+            try pages.read(PageKey(id, number)) { page in
+                guard let page else { throw Self.missing(number, id) }
+                found += page.messages.reversed().filter { $0.role == .system && $0.isLive }.map(\.seq)
+            }
+        }
+        return (number > 0 ? [0] : []) + found.prefix(ConversationRow.systemsMax - 1).reversed()
+    }
+
+    /// LMDB finds no row whose key was damaged: what another row vouches for is missed, not taken for empty (I7).
+    static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
+        EventLogError(.damaged, "page \(page) of conversation \(id) is missing from the projection \(name); run `convstore rebuild`")
     }
 
     // Finding.
@@ -234,7 +255,10 @@ package final class Conversations: Projection {
         guard var range = row.pages(around: seq)?.range else { return nil }
         while range.count > 1 {
             let middle = range.lowerBound + UInt64(range.count / 2)
-            let first = try pages.read(PageKey(id, middle)) { $0?.messages.first?.seq ?? .max }
+            let first = try pages.read(PageKey(id, middle)) { page in
+                guard let first = page?.messages.first?.seq else { throw Self.missing(middle, id) }
+                return first
+            }
             if first <= seq { range = middle..<range.upperBound } else { range = range.lowerBound..<middle }
         }
         return range.lowerBound
@@ -247,7 +271,8 @@ package final class Conversations: Projection {
     ) throws {
         guard let number = try page(of: seq, id, row) else { return }
         try pages.update(PageKey(id, number)) { page in
-            guard page != nil, let place = page!.place(of: seq) else { return }
+            guard page != nil else { throw Self.missing(number, id) }
+            guard let place = page!.place(of: seq) else { return }
             // Taken out while it is changed, so that its text has one owner.
             var message = page!.messages[place]
             page!.messages[place].text = ""
@@ -263,12 +288,20 @@ package final class Conversations: Projection {
         if let last = row.last, seq >= last.seq { return row.live }
         guard let number = try page(of: seq, id, row) else { return 0 }
         if number + 1 == row.pages {
-            let after = try pages.read(PageKey(id, number)) { page in page.map { $0.live(through: .max) - $0.live(through: seq) } ?? 0 }
+            let after = try pages.read(PageKey(id, number)) { page in
+                guard let page else { throw Self.missing(number, id) }
+                return page.live(through: .max) - page.live(through: seq)
+            }
             return row.live - min(after, row.live)
         }
         guard let (range, before) = row.pages(around: seq) else { return 0 }
         var count = before
-        for number in range.lowerBound...number { count += try pages.read(PageKey(id, number)) { $0?.live(through: seq) ?? 0 } }
+        for number in range.lowerBound...number {
+            count += try pages.read(PageKey(id, number)) { page in
+                guard let page else { throw Self.missing(number, id) }
+                return page.live(through: seq)
+            }
+        }
         return count
     }
 }

@@ -56,7 +56,12 @@ extension Conversations {
             if row.isIn { mine.append(key.conversation) }
             return true
         }
-        for id in mine { if let order = try rows.read(id, { $0?.order }) { result.append(LobbyIndex.Entry(order: order, conversation: id)) } }
+        for id in mine {
+            guard let order = try rows.read(id, { $0?.order }) else {
+                throw EventLogError(.damaged, "conversation \(id) is missing from the projection \(Self.name); run `convstore rebuild`")
+            }
+            result.append(LobbyIndex.Entry(order: order, conversation: id))
+        }
         return result
     }
 }

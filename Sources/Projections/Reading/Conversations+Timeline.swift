@@ -64,7 +64,8 @@ extension Conversations {
         try rows.read(id) { row -> (Message, Receipts)? in
             guard let row, let number = try page(of: seq, id, row) else { return nil }
             return try pages.read(PageKey(id, number)) { page in
-                guard let page, let place = page.place(of: seq) else { return nil }
+                guard let page else { throw Self.missing(number, id) }
+                guard let place = page.place(of: seq) else { return nil }
                 return (Message(page.messages[place], row), row.receipts)
             }
         }
@@ -75,7 +76,7 @@ extension Conversations {
         guard let row = try rows.row(at: id) else { return nil }
         for number in stride(from: Int64(row.pages) - 1, through: 0, by: -1) {
             let found = try pages.read(PageKey(id, UInt64(number))) { page -> Message? in
-                guard let page else { return nil }
+                guard let page else { throw Self.missing(UInt64(number), id) }
                 for candidate in page.messages where candidate.id == message { return Message(candidate, row) }
                 return nil
             }
@@ -97,7 +98,7 @@ extension Conversations {
         var count = 0
         while true {
             let part = try pages.read(PageKey(id, number)) { page -> ArraySlice<MessageRow> in
-                guard let page else { return [] }
+                guard let page else { throw Self.missing(number, id) }
                 var end = page.messages.count
                 while end > 0, page.messages[end - 1].seq >= seq { end -= 1 }
                 return ArraySlice(page.messages[max(0, end - (limit - count))..<end])
@@ -119,7 +120,7 @@ extension Conversations {
         var result: [Message] = []
         while number < row.pages, result.count < limit {
             try pages.read(PageKey(id, number)) { page in
-                guard let page else { return }
+                guard let page else { throw Self.missing(number, id) }
                 for message in page.messages where message.seq >= seq && result.count < limit { result.append(Message(message, row)) }
             }
             number += 1
