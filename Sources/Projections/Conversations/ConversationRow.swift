@@ -58,7 +58,7 @@ struct ConversationRow: Sendable {
     /// The newest page: it changes with nearly every event, as this row does.
     var open = PageRow()
     var last: Last?
-    /// The newest system messages that are not deleted, ascending: what a model is told first.
+    /// The newest system messages that are not deleted, ascending: what a model is told first. A 0 stands for those that were more.
     var systems: [Seq] = []
     static let systemsMax = 8
     private var index: [UserID: Int] = [:]

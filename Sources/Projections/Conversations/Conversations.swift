@@ -166,7 +166,7 @@ package final class Conversations: Projection {
         try row.open.append(new)
         rows.grew(by: 120 + message.text.utf8.count)
         if message.role == .system {
-            if row.systems.count == ConversationRow.systemsMax { row.systems.removeFirst() }
+            if row.systems.count == ConversationRow.systemsMax { row.systems.replaceSubrange(..<2, with: [0]) }
             row.systems.append(event.seq)
         }
         row.messages += 1
@@ -221,6 +221,8 @@ package final class Conversations: Projection {
             if row.last?.seq == target { row.last?.snippet = "" }
             return 0
         }
+        // The known ones are gone, but there were more before them.
+        if row.systems == [0] { row.systems = try systems(id, row) }
     }
 
     // Finding.
@@ -232,15 +234,41 @@ package final class Conversations: Projection {
         guard var range = row.pages(around: seq)?.range else { return nil }
         while range.count > 1 {
             let middle = range.lowerBound + UInt64(range.count / 2)
-            let first = try readPage(middle, id, row) { $0?.firstSeq ?? .max }
+            let first = try readPage(middle, id, row) { $0.firstSeq }
             if first <= seq { range = middle..<range.upperBound } else { range = range.lowerBound..<middle }
         }
         return range.lowerBound
     }
 
-    /// Lends a page.
-    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: borrowing ConversationRow, _ body: (borrowing PageRow?) throws -> R) throws -> R {
-        number + 1 == row.pages ? try body(row.open) : try pages.read(PageKey(id, number), body)
+    /// Lends a page. One that the row vouches for and that is not there is damage, not an empty one (I7).
+    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: borrowing ConversationRow, _ body: (borrowing PageRow) throws -> R) throws -> R {
+        if number + 1 == row.pages { return try body(row.open) }
+        return try pages.read(PageKey(id, number)) { page in
+            guard let page else { throw Self.missing(number, id) }
+            return try body(page)
+        }
+    }
+
+    private static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
+        EventLogError(.damaged, "page \(page) of conversation \(id) is missing from the projection \(name); run `convstore rebuild`")
+    }
+
+    /// The newest system messages that are not deleted, looked for from the newest page on.
+    private func systems(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
+        var found: [Seq] = []
+        var number = row.pages
+        while number > 0, found.count < ConversationRow.systemsMax - 1 {
+            number -= 1
+            try readPage(number, id, row) { page in
+                var some: [Seq] = []
+                try page.forEach { message in
+                    if message.role == .system, message.isLive { some.append(message.seq) }
+                    return true
+                }
+                found += some.reversed()
+            }
+        }
+        return (number > 0 ? [0] : []) + found.prefix(ConversationRow.systemsMax - 1).reversed()
     }
 
     /// Lends a message to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.
@@ -260,7 +288,10 @@ package final class Conversations: Projection {
             defer { row.open = open }
             try open.edit(seq, change)
         } else {
-            try pages.update(PageKey(id, number)) { try $0?.edit(seq, change) }
+            try pages.update(PageKey(id, number)) { page in
+                guard page != nil else { throw Self.missing(number, id) }
+                try page!.edit(seq, change)
+            }
         }
     }
 
@@ -274,7 +305,7 @@ package final class Conversations: Projection {
         }
         guard let (range, before) = row.pages(around: seq) else { return 0 }
         var count = before
-        for number in range.lowerBound...number { count += try readPage(number, id, row) { try $0?.live(through: seq) ?? 0 } }
+        for number in range.lowerBound...number { count += try readPage(number, id, row) { try $0.live(through: seq) } }
         return count
     }
 }

@@ -33,7 +33,11 @@ extension Conversations {
     package func window(_ id: ConversationID, budget: Int, reserve: Int, counter: some TokenCounter) throws -> ContextWindow? {
         guard let row = try rows.row(at: id) else { return nil }
         let room = max(0, budget - reserve)
-        let system = try row.systems.last.flatMap { try message(id, at: $0)?.message }
+        var system: Message?
+        for seq in row.systems.reversed() where system == nil {
+            // One that was erased tells a model nothing.
+            if let found = try message(id, at: seq)?.message, found.state != .erased, found.state != .streaming || !found.text.isEmpty { system = found }
+        }
         var left = room - (system.map { counter.tokens(in: $0) } ?? 0)
         let isOverBudget = left < 0
         var chosen: [Message] = []
@@ -42,7 +46,6 @@ extension Conversations {
         while number > 0, !isFull {
             number -= 1
             try readPage(number, id, row) { page in
-                guard let page else { return }
                 var shown: [Message] = []
                 try page.forEach { message in
                     if message.seq != system?.seq, message.isForModel { shown.append(Message(message, row)) }

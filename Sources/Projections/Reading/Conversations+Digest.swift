@@ -25,7 +25,7 @@ extension Conversations {
             }
             for number in 0..<row.pages {
                 try readPage(number, id, row) { page in
-                    try page?.forEach { message in
+                    try page.forEach { message in
                         let message = copy message
                         add { message.encode(into: &$0, after: 0, time: 0) }
                         return true

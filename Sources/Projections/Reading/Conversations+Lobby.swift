@@ -54,7 +54,12 @@ extension Conversations {
             if !shown.isEmpty { lobby.preferences[key.conversation] = shown }
             return true
         }
-        for id in mine { if let order = try rows.read(id, { $0?.order }) { lobby.entries.append(LobbyIndex.Entry(order: order, conversation: id)) } }
+        for id in mine {
+            guard let order = try rows.read(id, { $0?.order }) else {
+                throw EventLogError(.damaged, "conversation \(id) is missing from the projection \(Self.name); run `convstore rebuild`")
+            }
+            lobby.entries.append(LobbyIndex.Entry(order: order, conversation: id))
+        }
         lobby.entries.sort()
         return lobby
     }

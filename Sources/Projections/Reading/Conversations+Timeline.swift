@@ -69,7 +69,7 @@ extension Conversations {
         try rows.read(id) { row -> (Message, Receipts)? in
             guard let row, let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { page in
-                guard let found = try page?.message(at: seq) else { return nil }
+                guard let found = try page.message(at: seq) else { return nil }
                 return (Message(found, row), row.receipts)
             }
         }
@@ -81,7 +81,7 @@ extension Conversations {
         for number in stride(from: Int64(row.pages) - 1, through: 0, by: -1) {
             let found = try readPage(UInt64(number), id, row) { page -> Message? in
                 var found: Message?
-                try page?.forEach { candidate in
+                try page.forEach { candidate in
                     if candidate.id == message { found = Message(candidate, row) }
                     return found == nil
                 }
@@ -104,7 +104,6 @@ extension Conversations {
         var count = 0
         while true {
             count += try readPage(number, id, row) { page in
-                guard let page else { return 0 }
                 if page.firstSeq >= seq { return 0 }
                 if seq > row.last?.seq ?? 0 { return page.count }
                 var before = 0
@@ -122,7 +121,7 @@ extension Conversations {
         var skipped = max(0, count - limit)
         while result.count < min(count, limit), number < row.pages {
             try readPage(number, id, row) { page in
-                try page?.forEach(skipping: &skipped) { message in
+                try page.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
                     result.append(Message(message, row))
                     return true
@@ -139,7 +138,7 @@ extension Conversations {
         var result: [Message] = []
         while number < row.pages, result.count < limit {
             try readPage(number, id, row) { page in
-                try page?.forEach { message in
+                try page.forEach { message in
                     if message.seq >= seq { result.append(Message(message, row)) }
                     return result.count < limit
                 }
