@@ -31,6 +31,9 @@ final class LMDBEnvironment: @unchecked Sendable {
     private let mapBytesMax: Int
     private let mapBytes: Atomic<Int>
     private let lock = Mutex<Bool>(false)  // whether it is closed
+    /// The one snapshot that all reads see, if it was pinned: set while the environment opens. LMDB lends it to one thread at a time (`pinLock`).
+    private var pinned: OpaquePointer?
+    private let pinLock: UnsafeMutablePointer<pthread_mutex_t>
     let path: String
 
     /// A named table of the environment.
@@ -45,6 +48,13 @@ final class LMDBEnvironment: @unchecked Sendable {
         handle = created!
         gate = .allocate(capacity: 1)
         pthread_rwlock_init(gate, nil)
+        pinLock = .allocate(capacity: 1)
+        var attributes = pthread_mutexattr_t()
+        pthread_mutexattr_init(&attributes)
+        // A read may stand within another of the same thread.
+        pthread_mutexattr_settype(&attributes, CInt(PTHREAD_MUTEX_RECURSIVE))
+        pthread_mutex_init(pinLock, &attributes)
+        pthread_mutexattr_destroy(&attributes)
         self.path = path
         self.isReadOnly = isReadOnly
         self.mapBytesMax = mapBytesMax
@@ -68,21 +78,43 @@ final class LMDBEnvironment: @unchecked Sendable {
         close()
         pthread_rwlock_destroy(gate)
         gate.deallocate()
+        pthread_mutex_destroy(pinLock)
+        pinLock.deallocate()
+    }
+
+    /// Lets all reads from here on see one snapshot, however long the environment stays open; the writer's process cannot use its pages again meanwhile.
+    ///
+    /// A reader beside a writer folds the journal's frames onto rows: were these read as of ever later commits, events would count twice, and a table
+    /// that the writer replaced would seem empty. Called while the environment opens, before it is shared.
+    func pin() throws(LMDBError) {
+        var transaction: OpaquePointer?
+        var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        while code == MDB_MAP_RESIZED {
+            try check(mdb_env_set_mapsize(handle, 0), "mdb_env_set_mapsize")
+            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
+        }
+        try check(code, "mdb_txn_begin")
+        pinned = transaction
     }
 
     func close() {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         lock.withLock { closed in
-            if !closed { mdb_env_close(handle) }
+            if !closed {
+                if let pinned { mdb_txn_abort(pinned) }
+                mdb_env_close(handle)
+            }
             closed = true
         }
     }
 
     /// Opens the tables, which a writer creates if they are absent, unless told not to.
     func tables(_ names: [String], creates: Bool = true) throws(LMDBError) -> [Table?] {
-        var transaction: OpaquePointer?
-        try check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
+        pthread_mutex_lock(pinLock)
+        defer { pthread_mutex_unlock(pinLock) }
+        var transaction = pinned
+        if pinned == nil { try check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin") }
         var result: [Table?] = []
         let creates = creates && !isReadOnly
         for name in names {
@@ -93,12 +125,13 @@ final class LMDBEnvironment: @unchecked Sendable {
                 continue
             }
             if code != MDB_SUCCESS {
-                mdb_txn_abort(transaction)
+                if pinned == nil { mdb_txn_abort(transaction) }
                 throw LMDBError(code: code, call: "mdb_dbi_open")
             }
             result.append(Table(index: index))
         }
-        try check(mdb_txn_commit(transaction), "mdb_txn_commit")
+        // What a pinned snapshot opened lives as long as it does.
+        if pinned == nil { try check(mdb_txn_commit(transaction), "mdb_txn_commit") }
         return result
     }
 
@@ -121,6 +154,15 @@ final class LMDBEnvironment: @unchecked Sendable {
         pthread_rwlock_rdlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        if let pinned {
+            pthread_mutex_lock(pinLock)
+            defer { pthread_mutex_unlock(pinLock) }
+            do {
+                return try body(ReadTransaction(handle: pinned, isPinned: true))
+            } catch let error as LMDBError {
+                throw Archive.typed(error, path)
+            }
+        }
         var transaction: OpaquePointer?
         var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         if code == MDB_READERS_FULL {
@@ -230,8 +272,9 @@ extension Substring {
 /// A snapshot of the environment, lent for the length of a closure.
 struct ReadTransaction: ~Copyable {
     fileprivate let handle: OpaquePointer
+    fileprivate var isPinned = false
 
-    deinit { mdb_txn_abort(handle) }
+    deinit { if !isPinned { mdb_txn_abort(handle) } }
 
     /// The value's bytes, which lie in the map: copy what must outlive the transaction.
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {

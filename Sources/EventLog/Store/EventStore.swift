@@ -158,6 +158,7 @@ public final class EventStore: Sendable {
         self.options = options
         try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
+        try archive.environment.pin()
         id = try archive.storeID()
         let state = try archive.environment.read { [archive] in try archive.state($0) }
         let file = try KeyFile(reading: path)
