@@ -140,7 +140,8 @@ import Testing
         try store.close()
     }
 
-    @Test("the end of a stream never comes before its last text, however closely they follow one another", .timeLimit(.minutes(2))) func endLast() async throws {
+    @Test("the end of a stream never comes before its last text, however closely they follow one another", .timeLimit(.minutes(2))) func endLast() async throws
+    {
         let scratch = Scratch()
         let store = try scratch.open(.tiny)
         try await store.group()

@@ -46,7 +46,10 @@ import Testing
                                 // Changes to rows that rest, far from the newest page.
                                 let earlier = MessageID(high: UInt64(max(0, round - old)), low: UInt64(number) << 32 | UInt64(old % 3))
                                 _ = try await store.append([
-                                    Submission(Event(conversation: chat(UInt64(number)), author: bob, content: .reactionSet(message: earlier, emoji: "+", isOn: round % 2 == 0)))
+                                    Submission(
+                                        Event(
+                                            conversation: chat(UInt64(number)), author: bob,
+                                            content: .reactionSet(message: earlier, emoji: "+", isOn: round % 2 == 0)))
                                 ])
                                 try await store.send(String(repeating: "w", count: 300), to: chat(UInt64(number)), from: ann)
                             }
@@ -134,7 +137,8 @@ import Testing
             _ = FileManager.default.createFile(atPath: stop, contents: nil)
             findings.withLock { $0 = found }
         }
-        await #expect(processExitsWith: .success) { [path = scratch.store as String, acks = acks as String, stop = stop as String, rebuilds = rebuilds as Bool] in
+        await #expect(processExitsWith: .success) {
+            [path = scratch.store as String, acks = acks as String, stop = stop as String, rebuilds = rebuilds as Bool] in
             try await OtherProcessTests.write(at: path, acks: acks, stop: stop, rebuilds: rebuilds)
         }
         try await eventually("the reader has ended") { findings.withLock { $0 != nil } }

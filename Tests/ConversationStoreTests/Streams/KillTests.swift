@@ -54,7 +54,9 @@ import Testing
         }
     }
 
-    @Test("kill -9 during ten streams: each text is a prefix of what was sent, holds what a flush acknowledged, and its message has a state", .timeLimit(.minutes(60)))
+    @Test(
+        "kill -9 during ten streams: each text is a prefix of what was sent, holds what a flush acknowledged, and its message has a state",
+        .timeLimit(.minutes(60)))
     func kills() async throws {
         let kills = environment("FRONT_KILLS", default: 15)
         let first = environment("FRONT_SEED", default: 1)
@@ -66,7 +68,8 @@ import Testing
             if round == 0 { scratch = Scratch() }
             let acks = scratch.path + "/acks.\(round)"
             let seed = UInt64(first + number)
-            await #expect(processExitsWith: .signal(SIGKILL)) { [path = scratch.store as String, acks = acks as String, seed = seed as UInt64, round = round as Int] in
+            await #expect(processExitsWith: .signal(SIGKILL)) {
+                [path = scratch.store as String, acks = acks as String, seed = seed as UInt64, round = round as Int] in
                 try await KillTests.stream(at: path, acks: acks, seed: seed, round: round)
             }
             // Every other time a process that only reads looks first.

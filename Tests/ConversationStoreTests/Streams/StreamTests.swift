@@ -275,7 +275,10 @@ final class HeldCommits: Sendable {
         // Deleting it stops it, too.
         let gone = try await store.startMessage(in: chat(1), from: bot)
         try await store.append(Event(conversation: chat(1), author: bot, content: .messageDeleted(message: gone.id)))
-        #expect(await refusal { try await gone.append("x"); try await gone.flush() } == .messageClosed)
+        #expect(
+            await refusal {
+                try await gone.append("x"); try await gone.flush()
+            } == .messageClosed)
         try store.close()
     }
 
@@ -372,7 +375,10 @@ final class HeldCommits: Sendable {
         try await answer.append("y")
         try await answer.flush()
         #expect(try store.message(in: chat(1), id: answer.id)?.text.utf8.count == 16 << 20)
-        #expect(await refusal { try await answer.append("z"); try await answer.flush() } == .tooLarge)
+        #expect(
+            await refusal {
+                try await answer.append("z"); try await answer.flush()
+            } == .tooLarge)
         #expect(await refusal { try await answer.complete() } == .tooLarge)
         let shown = try #require(try store.message(in: chat(1), id: answer.id))
         #expect(shown.text.utf8.count == 16 << 20 && shown.state == .interrupted && shown.interruptedReason == "error")
@@ -387,7 +393,10 @@ final class HeldCommits: Sendable {
         try await answer.append("before")
         try await answer.flush()
         try await store.append(Event(conversation: chat(1), author: ann, content: .participantLeft(bot)))
-        #expect(await refusal { try await answer.append("after"); try await answer.flush() } == .notParticipant)
+        #expect(
+            await refusal {
+                try await answer.append("after"); try await answer.flush()
+            } == .notParticipant)
         #expect(await refusal { try await answer.complete() } == .notParticipant)
         let shown = try #require(try store.message(in: chat(1), id: answer.id))
         #expect(shown.text == "before" && shown.state == .interrupted)
@@ -406,7 +415,10 @@ final class HeldCommits: Sendable {
         #expect(await refusal { try await store.startMessage(in: chat(1), from: bot, id: message(2)) } == .messageConflict)
         // Somebody appends beside the handle: the handle says so rather than lose text.
         try await store.append(Event(conversation: chat(1), author: bot, content: .chunkAppended(message: message(1), index: 1, text: " other")))
-        #expect(await refusal { try await answer.append(" mine"); try await answer.flush() } == .messageConflict)
+        #expect(
+            await refusal {
+                try await answer.append(" mine"); try await answer.flush()
+            } == .messageConflict)
         #expect(try store.message(in: chat(1), id: message(1))?.text == "first other")
         // One that was begun, and of which nothing came, may be begun again.
         let empty = Event.Message(id: message(3), role: .assistant, text: "", isStreaming: true)
