@@ -343,7 +343,8 @@ final class HeldCommits: Sendable {
                 }
             }
         }
-        try await Task.sleep(for: .milliseconds(10 + 7 * round))
+        try await eventually("all have begun") { sent.withLock { $0.allSatisfy { $0 > 20 } } }
+        try await Task.sleep(for: .milliseconds(3 * round))
         try store.close()
         for task in tasks { _ = await task.result }
         store = try scratch.open()
