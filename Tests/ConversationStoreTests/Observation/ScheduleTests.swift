@@ -32,12 +32,8 @@ private struct PlainTimeline {
 
 @Suite("Observers beside writers, flushes and rebuilds") struct ScheduleTests {
     @Test(
-<<<<<<< HEAD
-        "no gap, no repeat, never backwards: every observer, however slow, cancelled and connected again, sees what a plain fold says", .timeLimit(.minutes(5)))
-=======
         "no gap, no repeat, never backwards: every observer, however slow, cancelled and connected again, sees what a plain fold says",
         .timeLimit(.minutes(5)))
->>>>>>> ddfffea5d7dabe390fc8663531997dc0a0c00eb0
     func schedules() async throws {
         let seeds = UInt64(environment("FRONT_SCHEDULES", default: 3))
         let first = UInt64(environment("FRONT_SEED", default: 1))

@@ -41,14 +41,8 @@ import Testing
         }
     }
 
-<<<<<<< HEAD
-    @Test("a store opened with a patience ends its own origin's streams of an earlier process, even of an author who left, and no others") func ends()
-        async throws
-    {
-=======
     @Test("a store opened with a patience ends its own origin's streams of an earlier process, even of an author who left, and no others")
     func ends() async throws {
->>>>>>> ddfffea5d7dabe390fc8663531997dc0a0c00eb0
         let scratch = Scratch()
         await Self.killed(at: scratch.store)
         let open = ["streaming: some text", "streaming: some text", "complete: some text", "streaming: "]
@@ -90,13 +84,8 @@ import Testing
         await Self.killed(at: scratch.store)
         let patience: UInt64 = 1500
         let store = try scratch.open(ConversationStoreOptions(endAbandonedStreamsAfter: .milliseconds(patience)))
-<<<<<<< HEAD
-        let last = try #require(
-            try store.log.events(in: .conversation(chat(1)), isReversed: true).first { $0.event.content.kind == .chunkAppended }?.hlc.milliseconds)
-=======
         let newest = try store.log.events(in: .conversation(chat(1)), isReversed: true)
         let last = try #require(newest.first { $0.event.content.kind == .chunkAppended }?.hlc.milliseconds)
->>>>>>> ddfffea5d7dabe390fc8663531997dc0a0c00eb0
         // One that began in this process, and one that is gone on with: neither is ever ended.
         let own = try await store.startMessage(in: chat(1), from: bot)
         let resumed = try? store.resumeMessage(message(1), in: chat(1))
