@@ -9,6 +9,8 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],  // The floor of `Mutex` and `Atomic`.
     products: [
         .library(name: "EventLog", targets: ["EventLog"]),
+        .library(name: "Projections", targets: ["Projections"]),
+        .library(name: "ConversationStore", targets: ["ConversationStore"]),
         .library(name: "Interchange", targets: ["Interchange"]),
         .executable(name: "convstore", targets: ["convstore"]),
     ],
@@ -25,13 +27,19 @@ let package = Package(
             swiftSettings: strict
         ),
         .target(
+            name: "Projections",
+            dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
+        .target(name: "ConversationStore", dependencies: ["EventLog", "Projections"], swiftSettings: strict),
+        .target(
             name: "Interchange",
             dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
         .executableTarget(
             name: "convstore",
-            dependencies: ["EventLog", "Interchange", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", .product(name: "ArgumentParser", package: "swift-argument-parser")],
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),

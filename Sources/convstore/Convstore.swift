@@ -15,7 +15,7 @@ struct Convstore: ParsableCommand {
             """,
         version: "convstore \(version) (format \(EventLogVersions.format), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd))",
         subcommands: [
-            Import.self, Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Copy.self, Compact.self, Erase.self,
+            Import.self, Lobby.self, Timeline.self, Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Copy.self, Compact.self, Erase.self,
             Audit.self, Bench.self,
         ]
     )

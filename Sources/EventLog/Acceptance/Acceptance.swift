@@ -49,7 +49,7 @@ enum Acceptance {
     }
 
     /// Decides by content. `state` is the conversation's log, `nil` if it has no events.
-    static func decide(_ event: Event, _ state: LogState?, _ past: some Past) throws -> Decision {
+    static func decide(_ event: Event, _ state: LogState?, _ past: some Past, asksParticipation: Bool = true) throws -> Decision {
         if case .conversationCreated(let kind, let title, let participants) = event.content {
             guard let state, state.row.seq > 0 else { return .accept(targetSeq: 0) }
             guard let first = try past.event(of: state, at: 1), case .conversationCreated(let oldKind, let oldTitle, let old) = first.event.content else {
@@ -62,7 +62,7 @@ enum Acceptance {
         guard let state, state.row.seq > 0 else { return .refuse(Refusal(.unknownConversation)) }
         let author = state.row.person(event.author)
         let person = author.map { state.row.people[$0] }
-        let isParticipant = (person?.joinedSeq ?? 0) != 0
+        let isParticipant = !asksParticipation || (person?.joinedSeq ?? 0) != 0
         let mayRepeat = person.map { $0.joinedSeq != 0 || $0.leftSeq != 0 } ?? false
 
         func known(_ id: MessageID) throws -> LogState.Message? { try state.message(id, past) }

@@ -188,6 +188,14 @@ final class Archive: Sendable {
         return sealed(MetaKey.store, out.array())
     }
 
+    /// A fold's table; `nil` if it is absent and not to be made.
+    func foldTable(_ name: String, _ generation: UInt32, creates: Bool) throws -> FoldTable? {
+        let tables = try environment.tables([FoldRecord.tableName(name, generation)], creates: creates)
+        return tables[0].map { FoldTable(environment: environment, table: $0, name: name) }
+    }
+
+    func drop(_ table: FoldTable) throws { try environment.write { try $0.drop(table.table) } }
+
     func row(_ log: LogID, _ transaction: borrowing ReadTransaction) throws -> LogRow? {
         let key = Self.key(log: log)
         guard let bytes = try transaction.get(logs, key) else { return nil }

@@ -39,7 +39,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     }
 
     /// Opens the file, which is created if it is absent and `isReadOnly` is false.
-    init(path: String, isReadOnly: Bool, mapBytes wanted: Int, mapBytesMax: Int, usesLock: Bool = true) throws(LMDBError) {
+    init(path: String, isReadOnly: Bool, mapBytes wanted: Int, mapBytesMax: Int, usesLock: Bool = true, isScratch: Bool = false) throws(LMDBError) {
         var created: OpaquePointer?
         try check(mdb_env_create(&created), "mdb_env_create")
         handle = created!
@@ -50,12 +50,13 @@ final class LMDBEnvironment: @unchecked Sendable {
         self.mapBytesMax = mapBytesMax
         mapBytes = Atomic(wanted)
         // All properties are set: whatever is thrown from here on, `deinit` closes the handle.
-        try check(mdb_env_set_maxdbs(handle, 16), "mdb_env_set_maxdbs")
+        try check(mdb_env_set_maxdbs(handle, 128), "mdb_env_set_maxdbs")
         try check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
         try check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
         var flags = UInt32(MDB_NOSUBDIR | MDB_NOTLS)
         if isReadOnly { flags |= UInt32(MDB_RDONLY) }
         if !usesLock { flags |= UInt32(MDB_NOLOCK) }
+        if isScratch { flags |= UInt32(MDB_NOSYNC) }
         try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
         if usesLock {
             var dead: CInt = 0
@@ -78,15 +79,16 @@ final class LMDBEnvironment: @unchecked Sendable {
         }
     }
 
-    /// Opens the tables, which a writer creates if they are absent.
-    func tables(_ names: [String]) throws(LMDBError) -> [Table?] {
+    /// Opens the tables, which a writer creates if they are absent, unless told not to.
+    func tables(_ names: [String], creates: Bool = true) throws(LMDBError) -> [Table?] {
         var transaction: OpaquePointer?
         try check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
         var result: [Table?] = []
+        let creates = creates && !isReadOnly
         for name in names {
             var index: MDB_dbi = 0
-            let code = mdb_dbi_open(transaction, name, isReadOnly ? 0 : UInt32(MDB_CREATE), &index)
-            if code == MDB_NOTFOUND, isReadOnly {
+            let code = mdb_dbi_open(transaction, name, creates ? UInt32(MDB_CREATE) : 0, &index)
+            if code == MDB_NOTFOUND, !creates {
                 result.append(nil)
                 continue
             }
@@ -98,6 +100,20 @@ final class LMDBEnvironment: @unchecked Sendable {
         }
         try check(mdb_txn_commit(transaction), "mdb_txn_commit")
         return result
+    }
+
+    /// The names of all tables.
+    func tableNames() throws -> [String] {
+        var names: [String] = []
+        try read { transaction in
+            var main: MDB_dbi = 0
+            try check(mdb_dbi_open(transaction.handle, nil, 0, &main), "mdb_dbi_open")
+            try transaction.forEach(Table(index: main)) { key, _ in
+                names.append(String(decoding: key, as: UTF8.self))
+                return true
+            }
+        }
+        return names
     }
 
     /// Lends a snapshot for the length of the closure.
@@ -304,6 +320,9 @@ struct WriteTransaction: ~Copyable {
         }
         if let failure { throw failure }
     }
+
+    /// Removes a table and all its rows. Nobody may use it any more.
+    func drop(_ table: LMDBEnvironment.Table) throws(LMDBError) { try check(mdb_drop(handle, table.index, 1), "mdb_drop") }
 
     func delete(_ table: LMDBEnvironment.Table, _ key: [UInt8]) throws(LMDBError) {
         let code = key.withUnsafeBytes { key in

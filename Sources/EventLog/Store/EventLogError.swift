@@ -3,7 +3,7 @@ public struct EventLogError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
         private enum Base {
             case noSuchStore, cannotCreate, busy, newerFormat, notAStore, damaged, unsupportedFileSystem, diskFull, inputOutput, unknownOutcome, closed,
-                noSuchLog,
+                noSuchLog, projectionMissing,
                 readOnly, invalidArgument
         }
         private let base: Base
@@ -31,6 +31,8 @@ public struct EventLogError: Error, Sendable, CustomStringConvertible {
         /// The store was closed.
         public static var closed: Self { Self(.closed) }
         public static var noSuchLog: Self { Self(.noSuchLog) }
+        /// A projection's rows are missing or of another version, and the store is open for reading only.
+        public static var projectionMissing: Self { Self(.projectionMissing) }
         public static var readOnly: Self { Self(.readOnly) }
         public static var invalidArgument: Self { Self(.invalidArgument) }
     }

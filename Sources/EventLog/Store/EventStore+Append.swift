@@ -205,10 +205,12 @@ extension EventStore {
         leader.frame.begin()
         var results: [Result<[AppendOutcome], any Error>] = []
         let isSynced = options.durability == .full
-        let (first, last, frame) = try writer.withLock { writer throws -> (Position, Position, TailFrame?) in
+        var breaks: [Int] = []
+        let (first, last, frame, events) = try writer.withLock { writer throws -> (Position, Position, TailFrame?, [RecordedEvent]) in
             let first = writer.nextPosition
             writer.beginFrame()
             for request in group {
+                defer { breaks.append(writer.collected.count) }
                 do {
                     results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
                 } catch let error as LMDBError {
@@ -219,7 +221,7 @@ extension EventStore {
                 }
             }
             let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first)
-            return (first, writer.nextPosition - 1, frame)
+            return (first, writer.nextPosition - 1, frame, writer.takeCollected())
         }
         guard let frame else { return results }
         do {
@@ -229,8 +231,9 @@ extension EventStore {
             writer.withLock { $0.failure = failure }
             throw failure
         }
-        tail.append(frame)
+        fold(events, breaks: breaks, frame: frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
+        if !events.isEmpty { options.observer?(events) }
         if tail.bytes >= flushBytes { requestFlush() }
         return results
     }

@@ -41,8 +41,13 @@ extension EventStore {
         let size = try File(archive.path, O_RDONLY).size
         let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
         defer { target.close() }
-        let tables = try target.tables(Archive.tableNames).compactMap { $0 }
-        let sources = [archive.runs, archive.logs, archive.replicas, archive.secrets, archive.meta, archive.heads]
+        let folds = try archive.environment.tableNames().filter(FoldRecord.isTableName)
+        let tables = try target.tables(Archive.tableNames + folds).compactMap { $0 }
+        let foldTables = try archive.environment.tables(folds, creates: false)
+        guard !foldTables.contains(where: { $0 == nil }) else {
+            throw EventLogError(.busy, "\(archive.path): a projection was being replaced; try again")
+        }
+        let sources = [archive.runs, archive.logs, archive.replicas, archive.secrets, archive.meta, archive.heads] + foldTables.compactMap { $0 }
         try archive.environment.read { source in
             for (from, to) in zip(sources, tables) {
                 // A bounded number of bytes a transaction, so that dirty pages do not fill the memory.
@@ -158,6 +163,8 @@ extension EventStore {
     public func erase(log: LogID, seq: Seq) throws {
         guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
         try checkOpen()
+        try takeRebuilding()
+        defer { endRebuilding() }
         // Appends wait: no frame may hold the text, nor a secret under the old key, when the new key is in force.
         try leadership.withLock { leader in
             _ = leader.hasUnsynced
@@ -171,6 +178,8 @@ extension EventStore {
                 throw error.typed
             }
         }
+        // Rows may hold the text, and only a fold of what is left says what they hold without it.
+        for slot in folds { try rebuild(slot, isOpening: false, progress: nil) }
     }
 
     private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
@@ -186,6 +195,7 @@ extension EventStore {
             throw EventLogError(.invalidArgument, "log \(log) seq \(seq) is still being streamed: complete or interrupt it first")
         }
         var ring = keys.withLock { $0.ring }
+        let foldNames = try archive.environment.tableNames().compactMap(FoldRecord.name(ofTable:))
         guard !run.events[place].isErased else { return }
         guard let salt = ring.seeds(ofLog: row.number)?.leaf(at: seq - 1) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }
 
@@ -221,6 +231,8 @@ extension EventStore {
                 state.commit += 1
                 try transaction.put(archive.runs, Archive.key(position: run.position), value.bytes)
                 try Self.put(ring, key: next.secret, archive, &transaction)
+                // Should we die before they are built anew, the next opening does it; a fold that is not named now as well.
+                for name in foldNames { try FoldRecord().write(name, archive, &transaction) }
                 try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
             }
         } catch {

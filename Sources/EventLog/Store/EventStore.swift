@@ -77,6 +77,14 @@ public final class EventStore: Sendable {
     let keys: Mutex<(file: KeyFile, ring: KeyRing)>
     let replicaNumbers: Mutex<[ReplicaID: UInt64]>
     let readers = Mutex<[ReaderBox]>([])
+    let folds: [FoldSlot]
+    /// Held for reading by whoever reads folded state, for writing while it changes; never over I/O of a commit.
+    package let foldLock = ReadWriteLock()
+    /// What the folds show is the fold of all events up to here. Guarded by `foldLock`.
+    package nonisolated(unsafe) var foldedPosition: Position = 0
+    /// Held while a committed frame enters memory: what is cut is cut between frames.
+    let foldProgress = Monitor(FoldProgress())
+    let rebuilding = Monitor(false)
     /// Maintenance that rewrites sealed bytes excludes flushes.
     let maintenance = Monitor(false)
     private let lockFile: File?
@@ -161,7 +169,9 @@ public final class EventStore: Sendable {
         let ring = try Self.keyRing(archive, file, state)
         keys = Mutex((file, ring))
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
+        folds = options.folds.map { FoldSlot($0) }
         try foldTail()
     }
 
@@ -210,14 +220,19 @@ public final class EventStore: Sendable {
         }
         replicaNumbers = Mutex(numbers)
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
+        folds = options.folds.map { FoldSlot($0) }
         try foldTail()
         startThreads()
     }
 
     private func foldTail() throws {
-        try writer.withLock { writer in
-            for frame in tail.snapshot.frames { try writer.replay(frame) }
+        try openFolds()
+        for frame in tail.snapshot.frames {
+            try writer.withLock { try $0.replay(frame) }
+            if folds.isEmpty { continue }
+            fold(try frame.items.indices.map { try frame.recorded($0) }, breaks: [], frame: frame, isNew: false)
         }
         try loadTailSecrets()
     }

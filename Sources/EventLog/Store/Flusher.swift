@@ -43,26 +43,33 @@ final class Flusher {
     func flush() throws {
         // A store of full durability shows nothing in its tail that is not synced.
         if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        // What comes meanwhile is for the next flush: little at a time would make small runs.
+        let target = store.tail.snapshot.frames.last?.number ?? 0
         while true {
+            // What is folded is cut where a frame ends, and written with just the events up to there.
+            let cut = store.folds.isEmpty ? nil : store.nextCut()
+            if cut != nil, store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
             let snapshot = store.tail.snapshot
             var frames: [TailFrame] = []
             var bytes = 0
             // By number, not by position: a frame of refusals only has no position of its own.
             let durable = store.journal?.syncedFrame ?? 0
-            for frame in snapshot.frames where frame.number <= durable {
-                if bytes > 0, bytes + frame.bytes.count > 8 << 20 { break }
+            for frame in snapshot.frames where frame.number <= min(durable, cut?.frame ?? .max) {
+                if cut == nil, bytes > 0, bytes + frame.bytes.count > 8 << 20 { break }
                 frames.append(frame)
                 bytes += frame.bytes.count
             }
-            if frames.isEmpty { return }
+            guard let first = frames.first, first.number <= target else { return }
             try store.maintenance.withLock { _ in
+                // A rebuild may have put other rows in its place meanwhile.
+                let cut = cut.flatMap { store.cut(ofFrame: $0.frame) }
                 let ring = store.keys.withLock { $0.ring }
                 // A failure leaves it empty: what was folded is not in the archive.
                 var memory = self.memory.take() ?? Memory(master: ring.master.cursor(), ring: ring.version)
                 if memory.logs.count > Self.logsMax || memory.users.count > Self.usersMax || memory.ring !== ring.version {
                     memory = Memory(master: ring.master.cursor(), ring: ring.version)
                 }
-                try flush(frames, ring, &memory)
+                try flush(frames, cut, ring, &memory)
                 self.memory = consume memory
             }
         }
@@ -74,7 +81,7 @@ final class Flusher {
         return LogRow(id: log, number: nextNumber)
     }
 
-    private func flush(_ frames: [TailFrame], _ ring: KeyRing, _ memory: inout Memory) throws {
+    private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
         let archive = store.archive
         var state = try archive.environment.read { try archive.state($0) }
         var touched: [Int] = []
@@ -213,6 +220,7 @@ final class Flusher {
             memory.logs[place].isTouched = false
         }
         let key = store.keys.withLock { $0.file.current.secret }
+        let batches = try encode(cut, position: state.position)
         try archive.environment.write { transaction in
             for run in runs {
                 let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
@@ -233,12 +241,49 @@ final class Flusher {
                 let name = Archive.key(position: number)
                 try transaction.put(archive.secrets, name, Archive.sealed(name, try Wrapping.wrap(raw, key: key, for: "log \(number)")))
             }
+            for batch in batches { try batch.write(archive, &transaction) }
             try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
         }
+        if let cut { store.settle(cut) }
         store.replicaNumbers.withLock { $0 = numbers }
         // In this order: whoever looks at the tail and then at the archive misses nothing.
         store.writer.withLock { $0.archived(seqs, through: state.position, memoryBytesMax: 32 << 20) }
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
         store.journal?.recycle(throughFrame: state.frame)
+    }
+
+    /// One fold's rows on their way into the archive.
+    private final class FoldBatch {
+        let slot: FoldSlot
+        let table: FoldTable
+        let position: Position
+        let rows: RowBatch
+
+        init(_ slot: FoldSlot, _ table: FoldTable, _ position: Position, _ rows: consuming RowBatch) {
+            self.slot = slot
+            self.table = table
+            self.position = position
+            self.rows = rows
+        }
+
+        func write(_ archive: Archive, _ transaction: inout WriteTransaction) throws {
+            try rows.write(to: table.table, &transaction)
+            let name = slot.fold.name
+            guard let bytes = try transaction.get(archive.meta, FoldRecord.key(name)) else { return }
+            var record = try FoldRecord(decoding: Archive.open(FoldRecord.key(name), bytes, "a projection's record"))
+            record.live?.position = position
+            try record.write(name, archive, &transaction)
+        }
+    }
+
+    private func encode(_ cut: FoldCut?, position: Position) throws -> [FoldBatch] {
+        var batches: [FoldBatch] = []
+        for (slot, rows) in cut?.rows ?? [] {
+            guard !slot.isBroken, let table = slot.table else { continue }
+            var batch = RowBatch()
+            try rows.encode(into: &batch)
+            batches.append(FoldBatch(slot, table, position, batch))
+        }
+        return batches
     }
 }

@@ -17,6 +17,12 @@ public struct StoreOptions: Sendable {
     public var queueDepthMax: Int
     /// The most that the archive's map may grow to, in bytes; `nil`: as large as the disk.
     public var mapBytesMax: Int?
+    /// States that modules above keep in the archive.
+    package var folds: [any EventFold] = []
+    /// Called while opening has to fold archived events: how many are done, of how many.
+    package var foldProgress: (@Sendable (UInt64, UInt64) throws -> Void)?
+    /// Told of events that have just become visible, in commit order, by the thread that committed them.
+    package var observer: (@Sendable ([RecordedEvent]) -> Void)?
 
     public init(
         access: Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,

@@ -3,6 +3,8 @@ public struct Submission: Sendable {
     public var event: Event
     /// Who made it (I3). `nil`: this store's own, with its next counter and its clock.
     public var origin: Origin?
+    /// The hub's own tidying up: asks no participation of the author.
+    package var isOwnHousekeeping = false
 
     public init(_ event: Event, origin: Origin? = nil) {
         self.event = event

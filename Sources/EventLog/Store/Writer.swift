@@ -14,6 +14,9 @@ final class Writer {
     private var approximateBytes = 0
     /// Why nothing can be appended any more, if so.
     var failure: EventLogError?
+    /// Whether accepted events are kept for whoever folds them.
+    var collects = false
+    private(set) var collected: [RecordedEvent] = []
 
     init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID) {
         self.archive = archive
@@ -172,6 +175,12 @@ final class Writer {
                 log: event.log, seq: seq, origin: origin, hlc: hlc, author: event.author, kind: event.kindNumber, message: references.message,
                 chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo), event, erased: commitment)
         state.apply(Effect(seq: seq, event: event, targetSeq: target, replica: origin.replica, counter: origin.counter), at: position)
+        if collects {
+            collected.append(
+                RecordedEvent(
+                    log: event.log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target == 0 ? nil : target,
+                    isErased: commitment != nil, commitment: commitment))
+        }
         nextPosition += 1
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
     }
@@ -193,7 +202,7 @@ final class Writer {
         }
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let state = try state(of: .conversation(event.conversation))
-        return try Acceptance.decide(event, state, self)
+        return try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
@@ -303,6 +312,12 @@ final class Writer {
         return (append(recorded.event, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame, erased: recorded.commitment), state.row.number)
     }
 
+    /// The events accepted since it was last asked, in commit order.
+    func takeCollected() -> [RecordedEvent] {
+        defer { collected.removeAll() }
+        return collected
+    }
+
     // Undoing a batch.
 
     /// What must be put back if an atomic batch is refused.
@@ -311,6 +326,7 @@ final class Writer {
         fileprivate var nextPosition: Position
         fileprivate var nextNumber: UInt64
         fileprivate var frame: FrameBuilder.Mark
+        fileprivate var collected: Int
         fileprivate var saved: [LogID: LogState.Saved?]
     }
 
@@ -321,7 +337,7 @@ final class Writer {
                 saved[log] = .some(try state(of: log)?.saved)
             }
         }
-        return Checkpoint(hlc: hlc, nextPosition: nextPosition, nextNumber: nextNumber, frame: frame.mark, saved: saved)
+        return Checkpoint(hlc: hlc, nextPosition: nextPosition, nextNumber: nextNumber, frame: frame.mark, collected: collected.count, saved: saved)
     }
 
     func restore(_ checkpoint: Checkpoint, _ frame: inout FrameBuilder) {
@@ -330,6 +346,7 @@ final class Writer {
         nextPosition = checkpoint.nextPosition
         nextNumber = checkpoint.nextNumber
         frame.reset(to: checkpoint.frame)
+        collected.removeLast(collected.count - checkpoint.collected)
         for (log, saved) in checkpoint.saved {
             if let saved {
                 known(log)?.restore(saved)

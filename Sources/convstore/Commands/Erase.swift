@@ -1,5 +1,5 @@
 import ArgumentParser
-import EventLog
+import ConversationStore
 
 struct Erase: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -14,9 +14,9 @@ struct Erase: ParsableCommand {
 
     func run() throws {
         try store.write { store in
-            let log = try LogName(text: conversation).resolve(in: store)
-            guard try store.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
-            try store.erase(log: log, seq: seq)
+            let log = try LogName(text: conversation).resolve(in: store.log)
+            guard try store.log.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
+            try store.log.erase(log: log, seq: seq)
         }
     }
 }

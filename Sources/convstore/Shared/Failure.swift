@@ -43,7 +43,7 @@ extension Failure.Code {
         case .cannotCreate: self = .cannotCreate
         case .busy: self = .tryAgain
         case .damaged, .newerFormat: self = .data
-        case .unsupportedFileSystem, .closed, .readOnly: self = .unavailable
+        case .unsupportedFileSystem, .closed, .readOnly, .projectionMissing: self = .unavailable
         case .invalidArgument: self = .usage
         default: self = .inputOutput
         }

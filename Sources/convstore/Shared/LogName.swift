@@ -28,8 +28,18 @@ struct LogName {
         return .conversation(first)
     }
 
-    private func absent(_ store: EventStore) -> Failure {
+    private func absent(_ store: EventStore) -> Failure { Self.absent(text, store) }
+
+    static func absent(_ text: String, _ store: EventStore) -> Failure {
         Failure(.noInput, "\(store.path): no conversation \"\(text)\"; `convstore conversations` lists all")
+    }
+
+    /// The conversation that is meant; a user's own log is none.
+    func conversation(in store: EventStore) throws -> ConversationID {
+        guard case .conversation(let id) = try resolve(in: store) else {
+            throw Failure(.usage, "\(text) is a user's own log, not a conversation")
+        }
+        return id
     }
 
     private static func isPart(_ byte: UInt8) -> Bool {

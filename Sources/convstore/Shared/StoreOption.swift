@@ -1,5 +1,5 @@
 import ArgumentParser
-import EventLog
+import ConversationStore
 
 /// `--store`, and the ways to open it.
 struct StoreOption: ParsableArguments {
@@ -10,27 +10,69 @@ struct StoreOption: ParsableArguments {
         if path.isEmpty { throw ValidationError("--store is empty; name the store's directory.") }
     }
 
-    /// Opens it beside a writer, if there is one, for the length of the closure.
+    /// Opens the log beside a writer, if there is one, for the length of the closure.
     func read<Result>(_ body: (EventStore) throws -> Result) throws -> Result {
-        try with(StoreOptions(access: .readOnly), body)
+        let store = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
+        return try closing(store, store.close, body)
     }
 
     /// Opens what exists, for writing.
-    func write<Result>(_ body: (EventStore) throws -> Result) throws -> Result {
-        try with(StoreOptions(access: .existing), body)
+    func write<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
+        try with(ConversationStoreOptions(access: .existing), body)
+    }
+
+    /// Opens log and projections beside a writer, if there is one. Where nobody writes, projections that are behind are brought up to date first.
+    func show<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
+        do {
+            return try with(ConversationStoreOptions(access: .readOnly), body)
+        } catch let error as EventLogError where error.code == .projectionMissing {
+            try write { _ in }
+            return try with(ConversationStoreOptions(access: .readOnly), body)
+        }
     }
 
     /// Closes the store however the closure ends; a failing close counts unless something failed before.
-    func with<Result>(_ options: StoreOptions, _ body: (EventStore) throws -> Result) throws -> Result {
-        let store = try EventStore.open(at: path, options: options)
+    func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
+        let store = try open(options)
+        return try closing(store, store.close, body)
+    }
+
+    func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
+        let progress = ProgressOfRebuild()
+        defer { progress.clear() }
+        var options = options
+        options.rebuildProgress = { progress.update($0, $1) }
+        return try ConversationStore.open(at: path, options: options)
+    }
+
+    private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {
         let result: Result
         do {
             result = try body(store)
         } catch {
-            try? store.close()
+            try? close()
             throw error
         }
-        try store.close()
+        try close()
         return result
+    }
+}
+
+/// The progress bar of an opening that has to fold the log anew.
+private final class ProgressOfRebuild: Sendable {
+    private let bar = Monitor<ProgressBar?>(nil)
+
+    func update(_ done: UInt64, _ total: UInt64) {
+        bar.withLock { bar in
+            if bar == nil { bar = ProgressBar("Building what screens show") }
+            bar!.update(done: Double(done), total: Double(total), count: Int(done), "events")
+        }
+    }
+
+    func clear() {
+        bar.withLock { bar in
+            bar?.clear()
+            bar = nil
+        }
     }
 }

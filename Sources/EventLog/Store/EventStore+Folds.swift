@@ -1,0 +1,283 @@
+extension EventStore {
+    /// How many events are folded before readers get their turn.
+    private static let eventsALock = 256
+
+    /// Takes a committed frame into memory, and folds its events. Called by whoever leads, and while the store opens.
+    ///
+    /// `breaks`: where requests end, as counts of events.
+    func fold(_ events: [RecordedEvent], breaks: [Int], frame: TailFrame, isNew: Bool = true) {
+        foldProgress.withLock { progress in
+            if isNew { tail.append(frame) }
+            if folds.isEmpty { return }
+            var start = 0
+            while start < events.count {
+                // Readers never see half of an atomic batch: they come in between requests only.
+                let end = breaks.first { $0 >= start + Self.eventsALock } ?? events.count
+                foldLock.write {
+                    for slot in folds { for event in events[start..<end] { slot.apply(event) } }
+                    if end > start { foldedPosition = events[end - 1].position }
+                }
+                start = end
+            }
+            progress.foldedFrame = frame.number
+            progress.bytes += frame.bytes.count
+            if progress.bytes >= flushBytes { cut(&progress) }
+        }
+    }
+
+    /// Freezes what the folds hold as of the last folded frame.
+    private func cut(_ progress: inout FoldProgress) {
+        guard progress.foldedFrame > progress.cutFrame else { return }
+        let rows = foldLock.write { folds.filter { !$0.isBroken }.map { (slot: $0, rows: $0.state.freeze()) } }
+        progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: rows))
+        progress.cutFrame = progress.foldedFrame
+        progress.bytes = 0
+    }
+
+    /// The oldest cut that is not in the archive; makes one if there is none.
+    func nextCut() -> FoldCut? {
+        foldProgress.withLock { progress in
+            if progress.cuts.isEmpty { cut(&progress) }
+            return progress.cuts.first
+        }
+    }
+
+    func cut(ofFrame frame: UInt64) -> FoldCut? { foldProgress.withLock { $0.cuts.first { $0.frame == frame } } }
+
+    /// The archive holds the oldest cut now.
+    func settle(_ done: FoldCut) {
+        foldProgress.withLock { progress in
+            guard progress.cuts.first?.frame == done.frame else { return }
+            progress.cuts.removeFirst()
+            foldLock.write { for (slot, rows) in done.rows where !slot.isBroken { slot.state.settle(rows) } }
+        }
+    }
+
+    /// The names of the folds that were named when the store was opened.
+    package var foldNames: [String] { folds.map(\.fold.name) }
+
+    // Opening.
+
+    /// Attaches the folds' archived rows, and brings them up to the archived position. Before the journal's events are folded.
+    func openFolds() throws {
+        let position = try archive.environment.read { [archive] in try archive.state($0).position }
+        foldLock.write { foldedPosition = position }
+        for slot in folds {
+            let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
+            if let live = record.live, live.version == slot.fold.version, live.position <= position,
+                let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
+            {
+                install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
+                if live.position < position { try catchUp(slot, from: live.position, to: position) }
+            } else if journal == nil {
+                guard position <= Self.foldedInMemoryMax else {
+                    throw EventLogError(
+                        .projectionMissing, "\(path): the projection \(slot.fold.name) is missing or of another version; run `convstore rebuild`")
+                }
+                install(slot.fold.makeState(over: nil), in: slot, table: nil, generation: 0)
+                try catchUp(slot, from: 0, to: position)
+            } else {
+                try rebuild(slot, isOpening: true, progress: options.foldProgress)
+            }
+        }
+    }
+
+    /// A store that is only read folds so many events in memory rather than refuse.
+    private static let foldedInMemoryMax: Position = 200_000
+
+    private func install(_ state: any FoldState, in slot: FoldSlot, table: FoldTable?, generation: UInt32) {
+        foldLock.write {
+            slot.state = state
+            slot.table = table
+            slot.generation = generation
+            slot.isBroken = false
+            slot.fold.install(state)
+        }
+    }
+
+    /// Folds archived events that a store without this fold appended.
+    private func catchUp(_ slot: FoldSlot, from: Position, to: Position) throws {
+        guard journal != nil, let table = slot.table else {
+            try replayArchive(from: from + 1, through: to) { event in
+                try slot.state.fold(event)
+                return true
+            }
+            return
+        }
+        try build(slot.state, slot.fold, table, from: from, to: to) { record, position in record.live?.position = position }
+    }
+
+    /// Folds the whole log anew, beside the store, into a state over a file of its own that lives as long as the closure runs.
+    package func foldAnew<R>(
+        _ fold: any EventFold, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil, _ body: (any FoldState) throws -> R
+    ) throws -> R {
+        try checkOpen()
+        let scratch = try ScratchArchive()
+        defer { scratch.remove() }
+        let table = try scratch.table(fold.name)
+        let state = fold.makeState(over: table)
+        let total = lastPosition
+        try replay(through: total) { event in
+            try state.fold(event)
+            if event.position & 0x3FFF == 0 {
+                try progress?(event.position, total)
+                if state.unsavedBytes > Self.buildBytesMax {
+                    let rows = state.freeze()
+                    var batch = RowBatch()
+                    try rows.encode(into: &batch)
+                    try scratch.environment.write { try batch.write(to: table.table, &$0) }
+                    state.settle(rows)
+                }
+            }
+            return true
+        }
+        return try body(state)
+    }
+
+    // Building.
+
+    /// Unsaved rows of a state that is being built are written when they are so many bytes.
+    private static let buildBytesMax = 48 << 20
+
+    /// Folds archived events into a state and writes its rows, with the position, in slices.
+    private func build(
+        _ state: any FoldState, _ fold: any EventFold, _ table: FoldTable, from: Position, to: Position,
+        progress: ((UInt64, UInt64) throws -> Void)? = nil, _ move: (inout FoldRecord, Position) -> Void
+    ) throws {
+        var position = from
+        func save() throws {
+            let rows = state.freeze()
+            var batch = RowBatch()
+            try rows.encode(into: &batch)
+            // One writer at a time may let the map grow: a flush waits.
+            try maintenance.withLock { _ in
+                try archive.environment.write { [archive] transaction in
+                    try batch.write(to: table.table, &transaction)
+                    var record =
+                        try transaction.get(archive.meta, FoldRecord.key(fold.name))
+                        .map { try FoldRecord(decoding: Archive.open(FoldRecord.key(fold.name), $0, "a projection's record")) } ?? FoldRecord()
+                    move(&record, position)
+                    try record.write(fold.name, archive, &transaction)
+                }
+            }
+            state.settle(rows)
+        }
+        try replayArchive(from: from + 1, through: to) { event in
+            try state.fold(event)
+            position = event.position
+            if position & 0x3FFF == 0 {
+                try progress?(position, to)
+                if state.unsavedBytes > Self.buildBytesMax { try save() }
+            }
+            return true
+        }
+        position = to
+        try save()
+    }
+
+    /// Archived events only, which do not change while we read.
+    private func replayArchive(from first: Position, through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
+        guard first <= last else { return }
+        try withReader { reader in
+            var position = first
+            while position <= last {
+                guard let run = try reader.run(containing: position) else {
+                    throw Archive.damaged(archive.path, "no run holds position \(position)")
+                }
+                for place in run.order[Int(position - run.position)...] {
+                    if run.events[Int(place)].position > last { return }
+                    if try !body(run.recorded(at: Int(place))) { return }
+                }
+                position = run.position + Position(run.events.count)
+            }
+        }
+    }
+
+    /// Builds a fold's state anew from the first event, beside the live one, and puts it in its place whole.
+    ///
+    /// Appends and reads go on meanwhile. What was built is kept when it is interrupted (the closure throws, or the process ends), and a later
+    /// rebuild goes on from there.
+    package func rebuild(_ name: String, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil) throws {
+        try checkOpen()
+        guard journal != nil else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
+        guard let slot = folds.first(where: { $0.fold.name == name }) else { throw EventLogError(.invalidArgument, "there is no projection \(name)") }
+        try takeRebuilding()
+        defer { endRebuilding() }
+        try rebuild(slot, isOpening: false, progress: progress)
+    }
+
+    func takeRebuilding() throws {
+        let isFree = rebuilding.withLock { busy in
+            defer { busy = true }
+            return !busy
+        }
+        if !isFree { throw EventLogError(.busy, "\(path): a projection is being rebuilt; try again when that is done") }
+    }
+
+    func endRebuilding() { rebuilding.withLock { $0 = false } }
+
+    func rebuild(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
+        let fold = slot.fold
+        var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
+        let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
+        if let building = record.building, building.version == fold.version, building.position <= (try archived()) {
+            // One that was cut off.
+        } else {
+            let number = slot.table == nil ? record.live.map { $0.number ^ 1 } ?? 0 : slot.generation ^ 1
+            if let old = try archive.foldTable(fold.name, number, creates: false) { try maintenance.withLock { _ in try archive.drop(old) } }
+            record.building = FoldRecord.Generation(version: fold.version, number: number, position: 0)
+            let first = record
+            try maintenance.withLock { _ in try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) } }
+        }
+        let building = record.building!
+        guard let table = try maintenance.withLock({ _ in try archive.foldTable(fold.name, building.number, creates: true) }) else {
+            throw Archive.damaged(archive.path, "a table cannot be made")
+        }
+        let state = fold.makeState(over: table)
+        var position = building.position
+        // The archive grows while we fold: what is left becomes less each time.
+        while true {
+            let target = try archived()
+            if position < target {
+                try build(state, fold, table, from: position, to: target, progress: progress) { record, position in record.building?.position = position }
+                position = target
+            }
+            if isOpening { break }
+            try flush()
+            if try archived() - position < 65_536 { break }
+        }
+        // No flush: the archive stands still. No fold: the live state stands still.
+        try maintenance.withLock { _ in
+            try foldProgress.withLock { cuts in
+                let target = try archived()
+                try replayArchive(from: position + 1, through: target) { event in
+                    try state.fold(event)
+                    return true
+                }
+                var batch = RowBatch()
+                let rows = state.freeze()
+                try rows.encode(into: &batch)
+                try archive.environment.write { [archive] transaction in
+                    try batch.write(to: table.table, &transaction)
+                    var record = record
+                    record.live = FoldRecord.Generation(version: fold.version, number: building.number, position: target)
+                    record.building = nil
+                    try record.write(fold.name, archive, &transaction)
+                }
+                state.settle(rows)
+                // Cuts that wait for their flush name the old state's rows: each gets the new one's as of the same frame.
+                for index in cuts.cuts.indices { cuts.cuts[index].rows.removeAll { $0.slot === slot } }
+                for frame in isOpening ? [] : tail.snapshot.frames {
+                    for index in frame.items.indices where frame.firstPosition + Position(index) > target {
+                        try state.fold(frame.recorded(index))
+                    }
+                    if let index = cuts.cuts.firstIndex(where: { $0.frame == frame.number }) {
+                        cuts.cuts[index].rows.append((slot, state.freeze()))
+                    }
+                }
+                install(state, in: slot, table: table, generation: building.number)
+                if let old = try archive.foldTable(fold.name, building.number ^ 1, creates: false) { try archive.drop(old) }
+            }
+        }
+    }
+}

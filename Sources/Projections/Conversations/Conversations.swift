@@ -1,0 +1,298 @@
+package import EventLog
+
+/// Timelines, lobbies, receipts and preferences (DESIGN.md, section 7), folded together as they share their events.
+package final class Conversations: Projection {
+    package static let name = "conversations"
+    package static let version: UInt32 = 1
+
+    let rows: Table<ConversationID, ConversationRow>
+    let pages: Table<PageKey, PageRow>
+    let members: Table<MemberKey, MemberRow>
+    let streams: Table<PageKey, StreamRow>
+    let lobbies = LobbyIndex()
+
+    package init(tables: inout ProjectionTables) {
+        rows = tables.table(cacheBytes: 12 << 20)
+        pages = tables.table(cacheBytes: 32 << 20)
+        members = tables.table(cacheBytes: 6 << 20)
+        streams = tables.table(cacheBytes: 1 << 20)
+    }
+
+    package func apply(_ event: RecordedEvent) throws {
+        let id = event.event.conversation
+        switch event.event.content {
+        case .conversationCreated(let kind, let title, let participants): try create(id, kind, title, participants, event)
+        case .preferenceSet(let key, let value):
+            try members.update(MemberKey(UserHash(event.event.author), id)) { row in
+                row = row ?? MemberRow()
+                if !event.isErased { row!.setPreference(key, value, Stamp(event)) }
+            }
+        default:
+            try rows.update(id) { row in
+                // An event of a conversation that is not known changes nothing.
+                guard row != nil else { return }
+                row!.seq = max(row!.seq, event.seq)
+                try apply(event, to: &row!)
+            }
+        }
+    }
+
+    private func create(_ id: ConversationID, _ kind: Event.ConversationKind, _ title: String?, _ participants: [UserID], _ event: RecordedEvent) throws {
+        try rows.update(id) { row in
+            guard row == nil else { return }
+            var new = ConversationRow()
+            new.kind = kind
+            new.seq = event.seq
+            new.order = event.hlc
+            if let title { new.title.write(title, Stamp(event)) }
+            for user in [event.event.author] + participants where new.setParticipant(user, true) {
+                try members.update(MemberKey(UserHash(user), id)) { member in
+                    member = member ?? MemberRow()
+                    member!.isIn = true
+                }
+                lobbies.joined(id, new.order, user)
+            }
+            row = new
+        }
+    }
+
+    private func apply(_ event: RecordedEvent, to row: inout ConversationRow) throws {
+        let id = event.event.conversation
+        let target = event.targetSeq ?? 0
+        switch event.event.content {
+        case .conversationUpdated(let title, let attributes):
+            if event.isErased { return }
+            let stamp = Stamp(event)
+            if let title { row.title.write(title, stamp) }
+            for attribute in attributes { row.setAttribute(attribute.name, attribute.value, stamp) }
+        case .participantJoined(let user), .participantLeft(let user):
+            let isIn = event.event.content.kind == .participantJoined
+            guard row.setParticipant(user, isIn) else { return }
+            try members.update(MemberKey(UserHash(user), id)) { member in
+                member = member ?? MemberRow()
+                member!.isIn = isIn
+                if member!.isEmpty { member = nil }
+            }
+            if isIn { lobbies.joined(id, row.order, user) } else { lobbies.left(id, row.order, user) }
+        case .messageSent(let message): try send(message, event, &row)
+        case .chunkAppended(_, _, let text):
+            try edit(target, id, &row) { message, row in
+                guard message.state == .streaming else { return 0 }
+                // A snippet that is the whole text so far grows with it.
+                if let last = row.last, last.seq == target, last.snippet.utf8.count == message.text.utf8.count {
+                    row.last!.snippet = ConversationRow.snippet(last.snippet + text)
+                }
+                message.text += text
+                message.chunks += 1
+                message.isErased = message.isErased || event.isErased
+                pages.grew(by: text.utf8.count)
+                return text.utf8.count
+            }
+        case .messageCompleted(_, let finishReason, let usage):
+            try close(target, id, .complete, &row) { message in
+                if finishReason == nil, usage == nil { return }
+                message.editRare {
+                    $0.finishReason = finishReason.flatMap { $0.isEmpty ? nil : $0 }
+                    $0.usage = usage
+                }
+            }
+        case .messageInterrupted(_, let reason):
+            try close(target, id, .interrupted, &row) { message in message.editRare { $0.interruptedReason = reason } }
+        case .messageEdited(_, let text):
+            try edit(target, id, &row) { message, row in
+                guard message.state != .deleted, message.state != .streaming else { return 0 }
+                message.isEdited = true
+                let stamp = Stamp(event)
+                if let old = message.rare?.edit, stamp <= old { return 0 }
+                message.editRare {
+                    $0.edit = stamp
+                    $0.isEditErased = event.isErased
+                }
+                message.text = text
+                if row.last?.seq == target { row.last?.snippet = ConversationRow.snippet(message.shownText) }
+                return 0
+            }
+        case .messageDeleted: try delete(target, id, &row)
+        case .reactionSet(_, let emoji, let isOn):
+            if event.isErased { return }
+            let author = UInt32(row.addPerson(event.event.author))
+            try edit(target, id, &row) { message, _ in
+                if message.state != .deleted { message.editRare { $0.setReaction(emoji, author, isOn, Stamp(event)) } }
+                return 0
+            }
+        case .receiptDelivered:
+            let place = row.addPerson(event.event.author)
+            row.editPerson(place) { $0.deliveredTo = max($0.deliveredTo, target) }
+        case .receiptRead:
+            let place = row.addPerson(event.event.author)
+            row.editPerson(place) { $0.readTo = max($0.readTo, target) }
+            if target > row.people[place].mark {
+                let live = try live(through: target, id, row)
+                row.editPerson(place) {
+                    $0.mark = target
+                    $0.liveToMark = live
+                }
+            }
+        case .conversationCreated, .preferenceSet, .custom, .unknown: break
+        }
+    }
+
+    private func send(_ message: Event.Message, _ event: RecordedEvent, _ row: inout ConversationRow) throws {
+        let id = event.event.conversation
+        let author = row.addPerson(event.event.author)
+        var new = MessageRow(
+            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: message.isStreaming ? .streaming : .complete,
+            isErased: event.isErased, sentAt: event.origin.hlc.milliseconds, text: message.text)
+        if message.replyTo != nil || message.parts != nil {
+            new.editRare {
+                $0.replyTo = message.replyTo
+                $0.parts = message.parts
+            }
+        }
+        // A page that is not full takes it; the row's count of pages says which one is the newest.
+        var isPlaced = false
+        if row.pages > 0 {
+            isPlaced = try pages.update(PageKey(id, row.pages - 1)) { page in
+                guard page != nil, !page!.isFull else { return false }
+                try page!.append(new)
+                return true
+            }
+        }
+        if !isPlaced {
+            row.addPage(firstSeq: event.seq)
+            try pages.update(PageKey(id, row.pages - 1)) { page in
+                var fresh = PageRow()
+                try fresh.append(new)
+                page = fresh
+            }
+        }
+        pages.grew(by: 120 + message.text.utf8.count)
+        if message.role == .system {
+            if row.systems.count == ConversationRow.systemsMax { row.systems.removeFirst() }
+            row.systems.append(event.seq)
+        }
+        row.messages += 1
+        row.live += 1
+        let live = row.live
+        row.editPerson(author) {
+            $0.mark = event.seq
+            $0.liveToMark = live
+        }
+        row.last = ConversationRow.Last(
+            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: new.shownState, sentAt: new.sentAt,
+            snippet: ConversationRow.snippet(new.shownText))
+        let old = row.order
+        row.order = max(old, event.hlc)
+        lobbies.moved(id, from: old, to: row.order, for: row.participants)
+        if message.isStreaming {
+            try streams.update(PageKey(id, event.seq)) {
+                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
+            }
+        }
+    }
+
+    private func close(_ target: Seq, _ id: ConversationID, _ state: MessageState, _ row: inout ConversationRow, _ body: (inout MessageRow) -> Void) throws {
+        try edit(target, id, &row) { message, _ in
+            guard message.state == .streaming else { return 0 }
+            message.state = state
+            body(&message)
+            try streams.update(PageKey(id, target)) { $0 = nil }
+            return 0
+        }
+    }
+
+    private func delete(_ target: Seq, _ id: ConversationID, _ row: inout ConversationRow) throws {
+        try edit(target, id, &row) { message, row in
+            guard message.state != .deleted else { return 0 }
+            if message.state == .streaming { try streams.update(PageKey(id, target)) { $0 = nil } }
+            message.state = .deleted
+            message.text = ""
+            message.isEdited = false
+            if message.rare != nil {
+                message.editRare {
+                    $0.edit = nil
+                    $0.isEditErased = false
+                    $0.parts = nil
+                    $0.reactions = []
+                }
+            }
+            if message.role == .system { row.systems.removeAll { $0 == target } }
+            row.live -= 1
+            for place in row.fences.indices where row.fences[place].firstSeq > target { row.fences[place].liveBefore -= 1 }
+            row.forEachPerson { if $0.mark >= target { $0.liveToMark -= 1 } }
+            if row.last?.seq == target { row.last?.snippet = "" }
+            return 0
+        }
+    }
+
+    // Finding.
+
+    /// The page that holds the message of a seq.
+    func page(of seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64? {
+        guard row.pages > 0 else { return nil }
+        if seq >= row.openFirstSeq { return row.pages - 1 }
+        guard var range = row.pages(around: seq)?.range else { return nil }
+        while range.count > 1 {
+            let middle = range.lowerBound + UInt64(range.count / 2)
+            let first = try pages.read(PageKey(id, middle)) { $0?.firstSeq ?? .max }
+            if first <= seq { range = middle..<range.upperBound } else { range = range.lowerBound..<middle }
+        }
+        return range.lowerBound
+    }
+
+    /// Lends a message to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.
+    private func edit(
+        _ seq: Seq, _ id: ConversationID, _ row: inout ConversationRow,
+        _ body: (inout MessageRow, inout ConversationRow) throws -> Int
+    ) throws {
+        guard let number = try page(of: seq, id, row) else { return }
+        try pages.update(PageKey(id, number)) { page in
+            try page?.edit(seq) { message in
+                let growth = try body(&message, &row)
+                if row.last?.seq == seq { row.last?.state = message.shownState }
+                return growth
+            }
+        }
+    }
+
+    /// Messages up to a seq that are not deleted.
+    private func live(through seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64 {
+        if let last = row.last, seq >= last.seq { return row.live }
+        guard let number = try page(of: seq, id, row) else { return 0 }
+        if number + 1 == row.pages {
+            let after = try pages.read(PageKey(id, number)) { page in try page.map { try $0.live(through: .max) - $0.live(through: seq) } ?? 0 }
+            return row.live - min(after, row.live)
+        }
+        guard let (range, before) = row.pages(around: seq) else { return 0 }
+        var count = before
+        for number in range.lowerBound...number { count += try pages.read(PageKey(id, number)) { try $0?.live(through: seq) ?? 0 } }
+        return count
+    }
+}
+
+extension ConversationRow {
+    mutating func setAttribute(_ name: String, _ value: String?, _ stamp: Stamp) {
+        var pairs = attributes.map { (key: $0.name, value: $0.value) }
+        MemberRow.write(&pairs, name, value, stamp)
+        attributes = pairs.map { (name: $0.key, value: $0.value) }
+    }
+}
+
+extension MessageRow.Rare {
+    func setReaction(_ emoji: String, _ author: UInt32, _ isOn: Bool, _ stamp: Stamp) {
+        var place = 0
+        while place < reactions.count {
+            let order = compareBytes(reactions[place].emoji, emoji)
+            if order > 0 || (order == 0 && reactions[place].author >= author) { break }
+            place += 1
+        }
+        if place < reactions.count, reactions[place].author == author, compareBytes(reactions[place].emoji, emoji) == 0 {
+            if stamp > reactions[place].stamp {
+                reactions[place].isOn = isOn
+                reactions[place].stamp = stamp
+            }
+        } else {
+            reactions.insert(Reaction(emoji: emoji, author: author, isOn: isOn, stamp: stamp), at: place)
+        }
+    }
+}

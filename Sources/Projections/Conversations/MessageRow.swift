@@ -1,0 +1,199 @@
+import EventLog
+
+/// What became of a message. The raw values are the names in JSON.
+public enum MessageState: UInt8, Sendable, CaseIterable {
+    case streaming = 0
+    case complete = 1
+    case interrupted = 2
+    case deleted = 3
+    /// Its text was erased for ever, at the request of whom it concerns.
+    case erased = 4
+
+    public var name: StaticString {
+        switch self {
+        case .streaming: "streaming"
+        case .complete: "complete"
+        case .interrupted: "interrupted"
+        case .deleted: "deleted"
+        case .erased: "erased"
+        }
+    }
+}
+
+/// A message as a page keeps it; people by their numbers in the conversation.
+struct MessageRow: Sendable {
+    var id: MessageID
+    var seq: Seq
+    var author: UInt32
+    var role: Event.Role
+    var state: MessageState
+    /// Whether an edit was accepted, be it the one that won or not.
+    var isEdited = false
+    /// Whether a part of what its author first wrote was erased.
+    var isErased = false
+    var chunks: UInt32 = 0
+    /// By its author's clock, in milliseconds since 1970.
+    var sentAt: UInt64
+    var text: String
+    /// What few messages have.
+    var rare: Rare?
+
+    /// `@unchecked Sendable`: changed only where it is referenced once.
+    final class Rare: @unchecked Sendable {
+        struct Reaction: Sendable {
+            var emoji: String
+            var author: UInt32
+            var isOn: Bool
+            var stamp: Stamp
+        }
+        var replyTo: MessageID?
+        var finishReason: String?
+        var interruptedReason: String?
+        /// The edit that won.
+        var edit: Stamp?
+        var isEditErased = false
+        var parts: String?
+        var usage: Event.Usage?
+        /// By emoji and author, those that were taken back too.
+        var reactions: [Reaction] = []
+
+        init() {}
+
+        func copy() -> Rare {
+            let copy = Rare()
+            copy.replyTo = replyTo
+            copy.finishReason = finishReason
+            copy.interruptedReason = interruptedReason
+            copy.edit = edit
+            copy.isEditErased = isEditErased
+            copy.parts = parts
+            copy.usage = usage
+            copy.reactions = reactions
+            return copy
+        }
+    }
+
+    mutating func editRare(_ body: (Rare) -> Void) {
+        if rare == nil {
+            rare = Rare()
+        } else if !isKnownUniquelyReferenced(&rare) {
+            rare = rare!.copy()
+        }
+        body(rare!)
+    }
+
+    var isLive: Bool { state != .deleted }
+
+    /// What a screen shows as its state: the text of one that was erased cannot be shown, unless a later edit gave it a new one.
+    var shownState: MessageState {
+        if state == .deleted { return .deleted }
+        if let rare, rare.edit != nil { return rare.isEditErased ? .erased : state }
+        return isErased ? .erased : state
+    }
+
+    var shownText: String {
+        switch shownState {
+        case .deleted, .erased: ""
+        default: text
+        }
+    }
+
+    var memoryBytes: Int { 120 + (text.utf8.count > 15 ? text.utf8.count + 32 : 0) + (rare == nil ? 0 : 160 + rare!.reactions.count * 80) }
+}
+
+extension MessageRow {
+    private enum Flag {
+        static let edited: UInt8 = 1, erased: UInt8 = 2, reply: UInt8 = 4, finish: UInt8 = 8, interrupted: UInt8 = 16, edit: UInt8 = 32, parts: UInt8 = 64,
+            reactions: UInt8 = 128
+    }
+
+    /// `seq` and `time`: those of the message before it on its page.
+    func encode(into writer: inout RowWriter, after seq: Seq, time: UInt64) {
+        var flags: UInt8 = (isEdited ? Flag.edited : 0) | (isErased ? Flag.erased : 0)
+        if let rare {
+            if rare.replyTo != nil { flags |= Flag.reply }
+            if rare.finishReason != nil || rare.usage != nil { flags |= Flag.finish }
+            if rare.interruptedReason != nil { flags |= Flag.interrupted }
+            if rare.edit != nil { flags |= Flag.edit }
+            if rare.parts != nil { flags |= Flag.parts }
+            if !rare.reactions.isEmpty { flags |= Flag.reactions }
+        }
+        writer.put(self.seq - seq)
+        writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
+        writer.put(id)
+        writer.put(byte: flags)
+        writer.put(byte: role.rawValue << 4 | state.rawValue)
+        writer.put(UInt64(author))
+        writer.put(UInt64(chunks))
+        writer.put(text)
+        guard let rare else { return }
+        if let reply = rare.replyTo { writer.put(reply) }
+        if flags & Flag.finish != 0 {
+            writer.put(rare.finishReason)
+            writer.put(byte: rare.usage == nil ? 0 : 1)
+            if let usage = rare.usage {
+                writer.put(usage.inputTokens)
+                writer.put(usage.outputTokens)
+            }
+        }
+        if let reason = rare.interruptedReason { writer.put(reason) }
+        if let edit = rare.edit {
+            writer.put(edit)
+            writer.put(byte: rare.isEditErased ? 1 : 0)
+        }
+        if let parts = rare.parts { writer.put(parts) }
+        if !rare.reactions.isEmpty {
+            writer.put(UInt64(rare.reactions.count))
+            for reaction in rare.reactions {
+                writer.put(reaction.emoji)
+                writer.put(UInt64(reaction.author))
+                writer.put(byte: reaction.isOn ? 1 : 0)
+                writer.put(reaction.stamp)
+            }
+        }
+    }
+
+    /// A message's first fields: how far its seq and time lie behind the one before it.
+    static func steps(in reader: inout RowReader) throws -> (seq: Seq, time: UInt64) {
+        (try reader.value(), UInt64(bitPattern: try reader.reader.zigzag()))
+    }
+
+    /// What follows the steps.
+    init(decoding reader: inout RowReader, seq: Seq, sentAt: UInt64) throws {
+        self.seq = seq
+        self.sentAt = sentAt
+        id = try reader.identifier()
+        let flags = try reader.byte()
+        let roleAndState = try reader.byte()
+        guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(rawValue: roleAndState & 15) else { throw CodecError(.badValue) }
+        self.role = role
+        self.state = state
+        isEdited = flags & Flag.edited != 0
+        isErased = flags & Flag.erased != 0
+        author = UInt32(truncatingIfNeeded: try reader.value())
+        chunks = UInt32(truncatingIfNeeded: try reader.value())
+        text = try reader.text()
+        guard flags & ~(Flag.edited | Flag.erased) != 0 else { return }
+        let rare = Rare()
+        if flags & Flag.reply != 0 { rare.replyTo = try reader.identifier() }
+        if flags & Flag.finish != 0 {
+            rare.finishReason = try reader.optionalText()
+            if try reader.byte() == 1 { rare.usage = Event.Usage(inputTokens: try reader.value(), outputTokens: try reader.value()) }
+        }
+        if flags & Flag.interrupted != 0 { rare.interruptedReason = try reader.text() }
+        if flags & Flag.edit != 0 {
+            rare.edit = try reader.stamp()
+            rare.isEditErased = try reader.byte() == 1
+        }
+        if flags & Flag.parts != 0 { rare.parts = try reader.text() }
+        if flags & Flag.reactions != 0 {
+            for _ in 0..<(try reader.count()) {
+                rare.reactions.append(
+                    Rare.Reaction(
+                        emoji: try reader.text(), author: UInt32(truncatingIfNeeded: try reader.value()), isOn: try reader.byte() == 1,
+                        stamp: try reader.stamp()))
+            }
+        }
+        self.rare = rare
+    }
+}

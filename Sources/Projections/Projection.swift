@@ -1,0 +1,141 @@
+internal import Crypto
+public import EventLog
+
+/// A fold of a store's events into rows, kept by the store: exactly once for every event, in commit order, saved with each flush as of just the
+/// events that are archived, and built anew when its version changes (I4).
+///
+/// ```swift
+/// final class MessageCounts: Projection {
+///     static let name = "message-counts"
+///     static let version: UInt32 = 1
+///     let counts: Table<ConversationID, Count>
+///     init(tables: inout ProjectionTables) { counts = tables.table() }
+///     func apply(_ event: RecordedEvent) throws {
+///         guard case .messageSent = event.event.content else { return }
+///         try counts.update(event.event.conversation) { $0 = Count(($0?.value ?? 0) + 1) }
+///     }
+/// }
+/// ```
+public protocol Projection: AnyObject, Sendable {
+    /// Names it in the store, for ever: ASCII letters, digits, `-` and `.`.
+    static var name: String { get }
+    /// To be raised when rows mean something else than before: then they are built anew.
+    static var version: UInt32 { get }
+    /// Takes its tables; the same number of the same types each time. Called once for each state of it that is built.
+    init(tables: inout ProjectionTables)
+    /// Folds one confirmed event: pure (nothing but the event and the tables counts), synchronous and total (what cannot apply changes
+    /// nothing). Throws only what the tables throw.
+    func apply(_ event: RecordedEvent) throws
+}
+
+/// Hands a projection its tables.
+public struct ProjectionTables: ~Copyable {
+    private let source: FoldTable?
+    private(set) var tables: [any AnyTable] = []
+
+    init(source: FoldTable?) { self.source = source }
+
+    /// The next of the projection's tables.
+    ///
+    /// - Parameter cacheBytes: how much memory rows may take that are kept for reading only.
+    public mutating func table<Key, Row>(of type: (Key, Row).Type = (Key, Row).self, cacheBytes: Int = 4 << 20) -> Table<Key, Row> {
+        let table = Table<Key, Row>(prefix: UInt8(tables.count), source: source, cacheBytes: cacheBytes)
+        tables.append(table)
+        return table
+    }
+}
+
+/// One state of a projection: its reducer and its tables.
+final class ProjectionState<P: Projection>: FoldState {
+    let projection: P
+    private let tables: [any AnyTable]
+
+    init(source: FoldTable?) {
+        var tables = ProjectionTables(source: source)
+        projection = P(tables: &tables)
+        self.tables = tables.tables
+    }
+
+    func fold(_ event: RecordedEvent) throws { try projection.apply(event) }
+
+    /// SHA-256 of the whole state.
+    func digest() throws -> [UInt8] {
+        if let conversations = projection as? Conversations { return try conversations.digest() }
+        var hash = SHA256()
+        for table in tables {
+            try table.forEachEncoded { row in
+                withUnsafeBytes(of: UInt64(row.out.count).littleEndian) { hash.update(bufferPointer: $0) }
+                hash.update(bufferPointer: row.out.bytes)
+            }
+        }
+        return Array(hash.finalize())
+    }
+
+    var unsavedBytes: Int { tables.reduce(0) { $0 + $1.unsavedBytes } }
+
+    func freeze() -> any FrozenRows { Frozen(parts: tables.map { $0.freezeAny() }) }
+
+    func settle(_ rows: any FrozenRows) {
+        guard let rows = rows as? Frozen else { return }
+        for (table, part) in zip(tables, rows.parts) { table.settleAny(part) }
+    }
+
+    private struct Frozen: FrozenRows {
+        let parts: [any FrozenRows]
+
+        func encode(into batch: inout RowBatch) throws { for part in parts { try part.encode(into: &batch) } }
+    }
+}
+
+/// A projection as the store sees it, and as its readers do.
+package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendable {
+    // Both are changed with the store's fold lock held for writing, and read with it held for reading.
+    private var state: ProjectionState<P>?
+    private var failure: EventLogError?
+
+    package init() {}
+
+    package var name: String { P.name }
+    package var version: UInt32 { P.version }
+
+    package func makeState(over source: FoldTable?) -> any FoldState { ProjectionState<P>(source: source) }
+
+    package func install(_ state: any FoldState) {
+        self.state = state as? ProjectionState<P>
+        failure = nil
+    }
+
+    package func fail(_ error: EventLogError) { failure = error }
+
+    /// Lends the live state; nothing folds meanwhile, so keep it short.
+    package func read<R>(in store: EventStore, _ body: (P) throws -> R) throws -> R {
+        try store.foldLock.read { try body(liveState(store).projection) }
+    }
+
+    private func liveState(_ store: EventStore) throws -> ProjectionState<P> {
+        if let failure { throw failure }
+        guard let state else { throw EventLogError(.projectionMissing, "\(store.path): the projection \(P.name) is not there yet") }
+        return state
+    }
+
+    package func digest(in store: EventStore) throws -> (digest: [UInt8], position: Position) {
+        try store.foldLock.read { (try liveState(store).digest(), store.foldedPosition) }
+    }
+
+    package func digestAnew(of store: EventStore, progress: ((UInt64, UInt64) throws -> Void)?) throws -> [UInt8] {
+        try store.foldAnew(self, progress: progress) { state in
+            guard let state = state as? ProjectionState<P> else { return [] }
+            return try state.digest()
+        }
+    }
+}
+
+/// A projection whatever its type, for those who compare its states.
+package protocol ComparableFold: EventFold {
+    /// A digest of what is shown, and the position that it is the fold of.
+    func digest(in store: EventStore) throws -> (digest: [UInt8], position: Position)
+    /// A digest of a new fold of the whole log.
+    func digestAnew(of store: EventStore, progress: ((UInt64, UInt64) throws -> Void)?) throws -> [UInt8]
+}
+
+extension ProjectionFold: ComparableFold {}

@@ -1,0 +1,267 @@
+internal import EventLog
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// A projection's rows of one type: reads see memory over the archive, writes stay in memory until a flush writes them in key order.
+///
+/// Changed by one thread at a time, with the store's fold lock held for writing; read by any number of threads, with it held for reading.
+/// `@unchecked Sendable`: a shard's rows are touched with its lock held, which readers need among themselves, as they bring rows in.
+public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
+    /// A row that readers and a flush may hold while a new one takes its place.
+    ///
+    /// `@unchecked Sendable`: changed only by the one who folds, and only while nobody else has it.
+    final class Box: @unchecked Sendable {
+        var row: Row?
+        init(_ row: Row?) { self.row = row }
+    }
+
+    private struct Entry {
+        var box: Box
+        /// The epoch in which it changed last; 0 once the archive has it.
+        var epoch: UInt64
+        var wasUsed: Bool
+        var bytes: Int32
+    }
+
+    private final class Shard: @unchecked Sendable {
+        let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+        var entries: [Key: Entry] = [:]
+        /// Rows that may be forgotten, in the order in which they came, from `oldest` on.
+        var clock: [Key] = []
+        var oldest = 0
+        var bytes = 0
+
+        init() { pthread_mutex_init(lock, nil) }
+        deinit {
+            pthread_mutex_destroy(lock)
+            lock.deallocate()
+        }
+    }
+
+    private static var shardCount: Int { 16 }
+    private let prefix: UInt8
+    private let source: FoldTable?
+    private let shards: [Shard]
+    private let shardBytesMax: Int
+    private var epoch: UInt64 = 1
+    private var dirty: [Key] = []
+    package private(set) var unsavedBytes = 0
+
+    init(prefix: UInt8, source: FoldTable?, cacheBytes: Int) {
+        self.prefix = prefix
+        self.source = source
+        shards = (0..<Self.shardCount).map { _ in Shard() }
+        shardBytesMax = cacheBytes / Self.shardCount
+    }
+
+    @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
+
+    private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
+
+    private func load(_ key: Key) throws -> Row? {
+        try source?.value(at: bytes(of: key)) { bytes in
+            var reader = RowReader(bytes)
+            let row = try Row(decoding: &reader)
+            guard reader.isAtEnd else { throw CodecError(.notCanonical) }
+            return row
+        }
+    }
+
+    // Reading.
+
+    /// Lends a row for the length of the closure, which must not read this table.
+    public func read<R>(_ key: Key, _ body: (borrowing Row?) throws -> R) throws -> R {
+        let shard = shard(of: key)
+        pthread_mutex_lock(shard.lock)
+        if let index = shard.entries.index(forKey: key) {
+            let entry = shard.entries.values[index]
+            if !entry.wasUsed { shard.entries.values[index].wasUsed = true }
+            pthread_mutex_unlock(shard.lock)
+            // Nobody changes it while the caller holds the fold lock.
+            return try body(entry.box.row)
+        }
+        pthread_mutex_unlock(shard.lock)
+        guard let row = try load(key) else { return try body(nil) }
+        let box = Box(row)
+        let bytes = Int32(clamping: row.memoryBytes)
+        pthread_mutex_lock(shard.lock)
+        if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, wasUsed: false, bytes: bytes), key, shard) }
+        pthread_mutex_unlock(shard.lock)
+        return try body(box.row)
+    }
+
+    /// A row; `nil` if there is none.
+    public func row(at key: Key) throws -> Row? { try read(key) { $0 } }
+
+    /// Visits all rows whose keys begin with a prefix, ascending, until the closure says false.
+    public func forEach(withPrefix keyPrefix: [UInt8] = [], _ body: (Key, Row) throws -> Bool) throws {
+        // What memory has beyond the archive: a flush cannot take any of it away while the caller holds the fold lock.
+        var unsaved: [(key: Key, row: Row?)] = []
+        for shard in shards {
+            pthread_mutex_lock(shard.lock)
+            for (key, entry) in shard.entries where entry.epoch > 0 {
+                if keyPrefix.isEmpty || key.keyBytes.starts(with: keyPrefix) { unsaved.append((key, entry.box.row)) }
+            }
+            pthread_mutex_unlock(shard.lock)
+        }
+        unsaved.sort { Key.isAscending($0.key, $1.key) }
+        var next = 0
+        var goes = true
+        func yieldUnsaved(before key: Key?) throws {
+            while goes, next < unsaved.count, key.map({ Key.isAscending(unsaved[next].key, $0) }) ?? true {
+                if let row = unsaved[next].row { goes = try body(unsaved[next].key, row) }
+                next += 1
+            }
+        }
+        try source?.forEach(withPrefix: [prefix] + keyPrefix) { bytes, value in
+            guard let key = Key(keyBytes: UnsafeRawBufferPointer(rebasing: bytes.dropFirst())) else { throw CodecError(.badValue) }
+            try yieldUnsaved(before: key)
+            guard goes else { return false }
+            if next < unsaved.count, unsaved[next].key == key { return true }
+            var reader = RowReader(value)
+            goes = try body(key, Row(decoding: &reader))
+            return goes
+        }
+        try yieldUnsaved(before: nil)
+    }
+
+    // Writing.
+
+    /// Changes a row in place; what the closure leaves as `nil` is deleted.
+    public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R {
+        let shard = shard(of: key)
+        var index = shard.entries.index(forKey: key)
+        if index == nil {
+            let row = try load(key)
+            keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
+            index = shard.entries.index(forKey: key)
+        }
+        let place = index!
+        if shard.entries.values[place].epoch != epoch {
+            shard.entries.values[place].epoch = epoch
+            dirty.append(key)
+            unsavedBytes += 200 + Int(shard.entries.values[place].bytes)
+            // A flush may still hold the old one.
+            if !isKnownUniquelyReferenced(&shard.entries.values[place].box) {
+                shard.entries.values[place].box = Box(shard.entries.values[place].box.row)
+            }
+        }
+        let box = shard.entries.values[place].box
+        return try body(&box.row)
+    }
+
+    /// Notes that a row grew by so many bytes, so that memory is counted.
+    public func grew(by bytes: Int) { unsavedBytes += bytes }
+
+    // Memory.
+
+    private func keep(_ entry: Entry, _ key: Key, _ shard: Shard, evicts: Bool = true) {
+        shard.bytes += Int(entry.bytes) + 160
+        shard.entries[key] = entry
+        shard.clock.append(key)
+        if evicts { evict(shard) }
+    }
+
+    /// Second chance: what was used since it was last looked at stays for another round.
+    private func evict(_ shard: Shard) {
+        var tries = 2 * (shard.clock.count - shard.oldest)
+        while shard.bytes > shardBytesMax, tries > 0, shard.oldest < shard.clock.count {
+            tries -= 1
+            let key = shard.clock[shard.oldest]
+            shard.oldest += 1
+            guard let index = shard.entries.index(forKey: key) else { continue }
+            if shard.entries.values[index].epoch > 0 || shard.entries.values[index].wasUsed {
+                shard.entries.values[index].wasUsed = false
+                shard.clock.append(key)
+            } else {
+                shard.bytes -= Int(shard.entries.values[index].bytes) + 160
+                shard.entries.remove(at: index)
+            }
+        }
+        if shard.oldest > 1024, shard.oldest * 2 > shard.clock.count {
+            shard.clock.removeFirst(shard.oldest)
+            shard.oldest = 0
+        }
+    }
+
+    struct Frozen: FrozenRows {
+        let prefix: UInt8
+        let epoch: UInt64
+        let rows: [(key: Key, box: Box)]
+
+        func encode(into batch: inout RowBatch) {
+            for (key, box) in rows.sorted(by: { Key.isAscending($0.key, $1.key) }) {
+                let bytes = [prefix] + key.keyBytes
+                if let row = box.row {
+                    batch.put(bytes) { out in
+                        var writer = RowWriter(ByteBuffer(capacity: 64))
+                        swap(&writer.out, &out)
+                        row.encode(into: &writer)
+                        swap(&writer.out, &out)
+                    }
+                } else {
+                    batch.delete(bytes)
+                }
+            }
+        }
+    }
+
+    /// What changed since the last time; rows are values, so what changes later does not reach it.
+    func freeze() -> Frozen {
+        var rows: [(key: Key, box: Box)] = []
+        rows.reserveCapacity(dirty.count)
+        for key in dirty { rows.append((key, shard(of: key).entries[key]!.box)) }
+        defer {
+            epoch += 1
+            dirty.removeAll(keepingCapacity: dirty.count < 65_536)
+            unsavedBytes = 0
+        }
+        return Frozen(prefix: prefix, epoch: epoch, rows: rows)
+    }
+
+    /// The archive has these rows now: unless they changed again, they may be forgotten.
+    func settle(_ frozen: Frozen) {
+        for (key, box) in frozen.rows {
+            let shard = shard(of: key)
+            guard let index = shard.entries.index(forKey: key), shard.entries.values[index].epoch == frozen.epoch else { continue }
+            guard let row = box.row else {
+                shard.bytes -= Int(shard.entries.values[index].bytes) + 160
+                shard.entries.remove(at: index)
+                continue
+            }
+            let bytes = Int32(clamping: row.memoryBytes)
+            shard.bytes += Int(bytes - shard.entries.values[index].bytes)
+            shard.entries.values[index].bytes = bytes
+            shard.entries.values[index].epoch = 0
+        }
+        for shard in shards { evict(shard) }
+    }
+}
+
+/// A table whatever its types, as a state keeps them.
+protocol AnyTable: AnyObject, Sendable {
+    /// Hands out each row's key and bytes, ascending.
+    func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws
+    var unsavedBytes: Int { get }
+    func freezeAny() -> any FrozenRows
+    func settleAny(_ rows: any FrozenRows)
+}
+
+extension Table: AnyTable {
+    func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws {
+        try forEach { key, row in
+            var writer = RowWriter(ByteBuffer(capacity: 256))
+            writer.out.put(bytes(of: key))
+            row.encode(into: &writer)
+            try body(writer)
+            return true
+        }
+    }
+
+    func freezeAny() -> any FrozenRows { freeze() }
+    func settleAny(_ rows: any FrozenRows) { if let rows = rows as? Frozen { settle(rows) } }
+}

@@ -1,0 +1,82 @@
+public import EventLog
+
+/// What a projection's table keeps under a key.
+public protocol TableRow: Sendable {
+    /// Reads what `encode` wrote; throws for anything else.
+    init(decoding reader: inout RowReader) throws
+    func encode(into writer: inout RowWriter)
+    /// About how many bytes of memory the row takes, beyond its own size.
+    var memoryBytes: Int { get }
+}
+
+extension TableRow {
+    public var memoryBytes: Int { 64 }
+}
+
+/// A row's key: rows are kept in the order of their keys' bytes.
+public protocol TableKey: Hashable, Sendable {
+    /// At most 480 bytes, different for different keys.
+    var keyBytes: [UInt8] { get }
+    /// Reads `keyBytes` back.
+    init?(keyBytes: UnsafeRawBufferPointer)
+    static func isAscending(_ left: Self, _ right: Self) -> Bool
+    /// Any bits of the key that differ between keys: they say which lock guards a row.
+    var lockBits: UInt64 { get }
+}
+
+extension TableKey {
+    public var lockBits: UInt64 { UInt64(bitPattern: Int64(hashValue)) }
+    public static func isAscending(_ left: Self, _ right: Self) -> Bool { left.keyBytes.lexicographicallyPrecedes(right.keyBytes) }
+}
+
+extension Identifier: TableKey {
+    public var keyBytes: [UInt8] { bytes }
+    public init?(keyBytes: UnsafeRawBufferPointer) { self.init(bytes: keyBytes) }
+    public static func isAscending(_ left: Self, _ right: Self) -> Bool { left < right }
+    public var lockBits: UInt64 { low }
+}
+
+/// Writes a row's bytes: compact, the same for the same row.
+public struct RowWriter: ~Copyable {
+    package var out: ByteBuffer
+
+    package init(_ out: consuming ByteBuffer) { self.out = out }
+
+    @inline(__always) public mutating func put(_ value: UInt64) { out.put(varint: value) }
+    @inline(__always) public mutating func put(byte: UInt8) { out.put(byte: byte) }
+    /// Eight bytes, for values that are large as a rule.
+    @inline(__always) public mutating func put(fixed value: UInt64) { out.put(fixed64: value) }
+    @inline(__always) public mutating func put(_ text: String) { out.put(lengthOf: text) }
+    @inline(__always) public mutating func put<Tag>(_ id: Identifier<Tag>) { out.put(id) }
+    public mutating func put(_ text: String?) {
+        guard let text else { return put(byte: 0) }
+        put(byte: 1)
+        put(text)
+    }
+}
+
+/// Reads a row's bytes back; every read is checked against the end.
+public struct RowReader {
+    package var reader: ByteReader
+
+    package init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }
+
+    public var isAtEnd: Bool { reader.isAtEnd }
+    @inline(__always) public mutating func value() throws -> UInt64 { try reader.varint() }
+    @inline(__always) public mutating func byte() throws -> UInt8 { try reader.byte() }
+    @inline(__always) public mutating func fixed() throws -> UInt64 { try reader.fixed64() }
+    /// Trusts the checksum for the validity of the text, and repairs rather than trap.
+    @inline(__always) public mutating func text() throws -> String { trustedText(of: try reader.lengthPrefixed()) }
+    @inline(__always) public mutating func identifier<Tag>() throws -> Identifier<Tag> { try reader.identifier() }
+    public mutating func optionalText() throws -> String? { try byte() == 0 ? nil : text() }
+    public mutating func user() throws -> UserID {
+        guard let user = UserID(try text()) else { throw CodecError(.badValue) }
+        return user
+    }
+    /// A number of things that follow, each of at least one byte.
+    public mutating func count() throws -> Int {
+        let value = try reader.varint()
+        guard value <= UInt64(reader.remaining) else { throw CodecError(.truncated) }
+        return Int(value)
+    }
+}
