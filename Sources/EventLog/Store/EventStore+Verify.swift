@@ -41,7 +41,7 @@ extension EventStore {
 
     static func isBesideWriter(_ path: String) throws -> Bool {
         guard let file = try? File(path + "/lock", 0) else { return false }
-        return !file.lockExclusively()
+        return file.isLocked
     }
 }
 

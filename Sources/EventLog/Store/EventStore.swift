@@ -129,7 +129,7 @@ public final class EventStore: Sendable {
 
     private static func isHeldByWriter(_ path: String) throws -> Bool {
         guard let file = try? File(path + "/lock", O_RDONLY) else { return false }
-        return !file.lockExclusively()
+        return file.isLocked
     }
 
     private static func checkIsStore(_ path: String) throws {
