@@ -243,6 +243,8 @@ public final class EventStore: Sendable {
             try Directory.sync(parent)
         } catch let error as SystemError {
             Directory.removeTree(aside)
+            // Another process made it meanwhile: the lock decides whose it is.
+            if error.call == "rename", Directory.exists(Archive.path(trimmed)) { return }
             if error.isNoSpace { throw error.typed }
             throw EventLogError(.cannotCreate, "\(path) cannot be created: \(error)")
         } catch {
