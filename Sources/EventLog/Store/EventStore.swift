@@ -138,6 +138,7 @@ public final class EventStore: Sendable {
             throw EventLogError(.noSuchStore, "\(path): no such store: \(String(cString: strerror(errno)))")
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
+        guard access(path, X_OK) == 0 else { throw EventLogError(.inputOutput, "\(path): \(String(cString: strerror(errno)))") }
         guard Directory.exists(Archive.path(path)) || Directory.exists(KeyFile.path(path)) else {
             throw EventLogError(.noSuchStore, "\(path): the directory holds no store")
         }
