@@ -181,6 +181,8 @@ public final class EventStore: Sendable {
         try lock.truncate(to: 0)
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
         lockFile = lock
+        // What a compaction left that was cut off: it may hold texts that were erased since.
+        for name in ["archive.new", "archive.new-lock", "key.new"] { try Directory.remove(path + "/" + name) }
         try ArchiveCheck.beforeMapping(path, isBesideWriter: false)
         archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
         id = try archive.storeID()
