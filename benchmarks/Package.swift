@@ -19,7 +19,11 @@ let package = Package(
         .systemLibrary(name: "CLMDBPeer", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
         .target(
             name: "Peers",
-            dependencies: ["CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "EventLog", package: "convstore")],
+            dependencies: [
+                "CRocksDB", "CSQLite", "CLMDBPeer", .product(name: "ConversationStore", package: "convstore"),
+                .product(name: "EventLog", package: "convstore"), .product(name: "Projections", package: "convstore"),
+                .product(name: "Interchange", package: "convstore"),
+            ],
             // The peers shall not pay for checks of our thin wrappers around them.
             swiftSettings: strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
         ),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the comparison with other databases: `make bench`, or benchmarks/run.sh [--quick] [peers options].
+# Runs the comparisons with other databases: `make bench`, or benchmarks/run.sh [--quick] [append|state] [its options].
+# Options without a name are `append`'s; with nothing named, both run.
 set -eu
 cd "$(dirname "$0")"
 
@@ -8,6 +9,15 @@ if [ "${1:-}" = --quick ]; then
     quick=yes
     shift
 fi
+
+what="append state"
+case "${1:-}" in
+    append | state)
+        what=$1
+        shift
+        ;;
+    ?*) what=append ;;
+esac
 
 missing=
 for package in librocksdb-dev libsqlite3-dev liblmdb-dev libzstd-dev pkg-config zstd python3; do
@@ -53,5 +63,9 @@ rm -rf .work/stores
 # Before all other processes where that is allowed: on a busy machine the comparison is else one of luck.
 first=
 if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then first="chrt -f 1"; fi
-$first "$(swift build -c release --show-bin-path)/peers" --input "$input" --directory .work/stores --json .work/peers.json "$@" | tee .work/peers.md
-echo "These figures as JSON: benchmarks/.work/peers.json" >&2
+peers=$(swift build -c release --show-bin-path)/peers
+for comparison in $what; do
+    case $comparison in append) report=.work/peers ;; *) report=.work/peers-state ;; esac
+    $first "$peers" "$comparison" --input "$input" --directory .work/stores --json $report.json "$@" | tee $report.md
+    echo "These figures as JSON: benchmarks/$report.json" >&2
+done

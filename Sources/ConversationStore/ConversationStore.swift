@@ -142,6 +142,11 @@ public final class ConversationStore: Sendable {
         try conversations.read(in: log) { try $0.message(conversation, id)?.message }
     }
 
+    /// Who takes part in a conversation now, ascending; empty if there is no such conversation.
+    public func participants(of conversation: ConversationID) throws -> [UserID] {
+        try conversations.read(in: log) { try $0.participants(of: conversation) }
+    }
+
     /// How far each participant has got; `nil` if there is no such conversation.
     public func receipts(of conversation: ConversationID) throws -> Receipts? { try conversations.read(in: log) { try $0.receipts(conversation) } }
 

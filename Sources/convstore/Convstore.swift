@@ -14,15 +14,24 @@ struct Convstore: ParsableCommand {
             74 input or output failed, 75 busy: try again.
             """,
         version: "convstore \(version) (format \(EventLogVersions.format), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd))",
-        subcommands: [
-            Import.self, Lobby.self, Timeline.self, Export.self, Replay.self, Conversations.self, Stats.self, Verify.self, Copy.self, Compact.self, Erase.self,
-            Audit.self, Bench.self,
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Chatting",
+                subcommands: [
+                    New.self, Send.self, Read.self, Edit.self, Delete.self, React.self, Join.self, Leave.self, Record.self, Interrupt.self,
+                ]),
+            CommandGroup(name: "Reading", subcommands: [Lobby.self, Timeline.self, Watch.self, Window.self, Replay.self, Conversations.self]),
+            CommandGroup(name: "Moving", subcommands: [Import.self, Export.self, Copy.self]),
+            CommandGroup(
+                name: "Operating",
+                subcommands: [Stats.self, Verify.self, Audit.self, Rebuild.self, Compact.self, Erase.self, Bench.self]),
         ]
     )
 
     static func main() {
         // A reader that goes away ends us quietly, through the failing write.
         signal(SIGPIPE, SIG_IGN)
+        Terminal.occupyStandardDescriptors()
         do {
             var command = try parseAsRoot()
             try command.run()
@@ -46,7 +55,11 @@ struct Convstore: ParsableCommand {
         let message = fullMessage(for: error)
         if code.isSuccess {
             StandardOutput.shared.write(message + "\n")
-            try? StandardOutput.shared.flush()
+            do { try StandardOutput.shared.flush() } catch is StandardOutput.ReaderIsGone {} catch {
+                guard let failure = Failure(error) else { return code.rawValue }
+                Terminal.complain(failure.message)
+                return failure.code.rawValue
+            }
         } else {
             Terminal.complain(message.hasPrefix("Error: ") ? String(message.dropFirst(7)) : message)
         }

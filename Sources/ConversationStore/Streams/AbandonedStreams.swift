@@ -12,27 +12,40 @@ extension ConversationStore {
         if waiting.isEmpty { return }
         Task.detached { [weak self] in
             var waiting = waiting
-            while !waiting.isEmpty {
+            while let next = waiting.map(\.due).min() {
                 let now = WallClock.milliseconds()
-                let next = waiting.map { $0.last.milliseconds + milliseconds }.min()!
                 try await Task.sleep(for: .milliseconds(next > now ? Int64(next - now) + 1 : 1))
                 // Gone or closed meanwhile: the next opening goes on.
                 guard let self else { return }
-                let known = Set(waiting.map(\.message))
+                let known = Set(waiting.map(\.stream.message))
                 let open = try self.conversations.read(in: self.log) { try $0.openStreams() }.filter { $0.replica == own && known.contains($0.message) }
                 waiting = try self.endAbandoned(open, after: milliseconds)
             }
         }
     }
 
-    /// Returns those whose time has not come.
-    private func endAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> [OpenStream] {
+    /// When the hub last accepted something of a stream: found from the conversation's end.
+    private func lastAccepted(_ stream: OpenStream) throws -> UInt64 {
+        var last: UInt64 = 0
+        try log.forEachEvent(in: .conversation(stream.conversation), range: stream.seq...Seq.max, isReversed: true) { event in
+            guard event.seq == stream.seq || event.targetSeq == stream.seq, event.event.content.kind == .chunkAppended || event.seq == stream.seq else {
+                return true
+            }
+            last = event.hlc.milliseconds
+            return false
+        }
+        return last
+    }
+
+    /// Returns those whose time has not come, and when it comes.
+    private func endAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> [(stream: OpenStream, due: UInt64)] {
         let now = WallClock.milliseconds()
-        var waiting: [OpenStream] = []
+        var waiting: [(stream: OpenStream, due: UInt64)] = []
         var ended: [Submission] = []
         for stream in streams where !liveStreams.contains(stream.conversation, stream.message) {
-            guard stream.last.milliseconds + milliseconds <= now else {
-                waiting.append(stream)
+            let (due, isNever) = try lastAccepted(stream).addingReportingOverflow(milliseconds)
+            guard due <= now, !isNever else {
+                if !isNever { waiting.append((stream, due)) }
                 continue
             }
             var submission = Submission(

@@ -248,6 +248,8 @@ extension LogRow {
         self.init(id: id, number: try reader.varint())
         seq = try reader.varint()
         messages = try reader.varint()
+        // Numbers that no store reaches: what follows counts on from them.
+        guard number < 1 << 60, seq < 1 << 60, messages < 1 << 60 else { throw CodecError(.badValue) }
         for _ in 0..<(try reader.count()) {
             let position = addPerson(try reader.user())
             let mask = try reader.byte()

@@ -12,9 +12,9 @@ public struct HLC: Hashable, Comparable, Sendable {
 
     @inlinable public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
-    /// The next value of a hub's clock: the wall clock if it went on, else this value's successor.
+    /// The next value of a hub's clock: the wall clock if it went on, else this value's successor. The last value has none: it stays.
     @inlinable public func next(wallMilliseconds: UInt64) -> HLC {
-        HLC(rawValue: max(wallMilliseconds << 16, rawValue + 1))
+        HLC(rawValue: max(wallMilliseconds << 16, rawValue == .max ? rawValue : rawValue + 1))
     }
 }
 

@@ -31,7 +31,8 @@ final class File: Sendable {
 
     init(_ path: String, _ flags: CInt, mode: mode_t = 0o600) throws(SystemError) {
         self.path = path
-        descriptor = open(path, flags | O_CLOEXEC, mode)
+        // A pipe in a file's place must not make us wait for its other end; files do not care.
+        descriptor = open(path, flags | O_CLOEXEC | O_NONBLOCK, mode)
         if descriptor < 0 { throw SystemError(call: "open", path: path, number: errno) }
     }
 

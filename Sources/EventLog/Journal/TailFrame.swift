@@ -30,13 +30,12 @@ final class TailFrame: @unchecked Sendable {
     let others: [(kind: UInt8, range: Range<Int>, before: Int)]
 
     init(_ source: UnsafeRawBufferPointer, number: UInt64, firstPosition: Position, events: Int) throws {
-        bytes = Self.copy(source)
-        self.number = number
-        self.firstPosition = firstPosition
+        // Each record takes three bytes or more: a bad count cannot make us allocate.
+        guard events <= source.count / 3 else { throw CodecError(.badValue) }
         var items: [Item] = []
         items.reserveCapacity(events)
         var others: [(kind: UInt8, range: Range<Int>, before: Int)] = []
-        var reader = ByteReader(bytes)
+        var reader = ByteReader(source)
         while !reader.isAtEnd {
             let kind = try reader.byte()
             if kind == Record.event || kind == Record.erased {
@@ -56,6 +55,10 @@ final class TailFrame: @unchecked Sendable {
             }
         }
         guard items.count == events else { throw CodecError(.badValue) }
+        // Copied once it is known to be sound: of a value whose making fails nobody would free the bytes.
+        bytes = Self.copy(source)
+        self.number = number
+        self.firstPosition = firstPosition
         self.items = items
         self.others = others
     }

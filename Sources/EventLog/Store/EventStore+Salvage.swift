@@ -10,7 +10,13 @@ extension EventStore {
     ///
     /// Changes nothing. Nobody may have the store open for writing meanwhile.
     public static func salvage(at path: String, event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
-        guard Directory.exists(path) else { throw EventLogError(.noSuchStore, "\(path): no such store") }
+        let files: [String]
+        do { files = try Directory.names(path) } catch {
+            throw error.isAbsent ? EventLogError(.noSuchStore, "\(path): no such store") : error.typed
+        }
+        guard files.contains(where: { ["archive", "key", "lock"].contains($0) || $0.hasPrefix("journal.") }) else {
+            throw EventLogError(.noSuchStore, "\(path): no such store")
+        }
         var last: Position = 0
         var store: StoreID?
         do { store = try KeyFile(reading: path).store } catch { try lost("\(error)") }

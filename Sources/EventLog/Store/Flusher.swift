@@ -43,6 +43,8 @@ final class Flusher {
     func flush() throws {
         // A store of full durability shows nothing in its tail that is not synced.
         if store.options.durability != .full, let journal = store.journal { store.tail.show(through: try journal.sync()) }
+        // What comes meanwhile is for the next flush: little at a time would make small runs.
+        let target = store.tail.snapshot.frames.last?.number ?? 0
         while true {
             // What is folded is cut where a frame ends, and written with just the events up to there.
             let cut = store.folds.isEmpty ? nil : store.nextCut()
@@ -57,7 +59,7 @@ final class Flusher {
                 frames.append(frame)
                 bytes += frame.bytes.count
             }
-            if frames.isEmpty { return }
+            guard let first = frames.first, first.number <= target else { return }
             try store.maintenance.withLock { _ in
                 // A rebuild may have put other rows in its place meanwhile.
                 let cut = cut.flatMap { store.cut(ofFrame: $0.frame) }

@@ -13,7 +13,7 @@ package final class Conversations: Projection {
 
     package init(tables: inout ProjectionTables) {
         rows = tables.table(cacheBytes: 12 << 20)
-        pages = tables.table(cacheBytes: 16 << 20)
+        pages = tables.table(cacheBytes: 32 << 20)
         members = tables.table(cacheBytes: 6 << 20)
         streams = tables.table(cacheBytes: 1 << 20)
     }
@@ -76,19 +76,21 @@ package final class Conversations: Projection {
             if isIn { lobbies.joined(id, row.order, user) } else { lobbies.left(id, row.order, user) }
         case .messageSent(let message): try send(message, event, &row)
         case .chunkAppended(_, _, let text):
-            try edit(target, id, &row) { message, page, row in
-                guard message.state == .streaming else { return }
+            try edit(target, id, &row) { message, row in
+                guard message.state == .streaming else { return 0 }
                 message.isErased = message.isErased || event.isErased
-                if row.last?.seq == target, message.isErased || message.text.utf8.count < 4 * ConversationRow.snippetScalars {
-                    row.last?.snippet = message.isErased ? "" : ConversationRow.snippet(message.text + text)
+                if let last = row.last, last.seq == target {
+                    if message.isErased {
+                        row.last!.snippet = ""
+                    } else if last.snippet.utf8.count == message.text.utf8.count {
+                        // A snippet that is the whole text so far grows with it.
+                        row.last!.snippet = ConversationRow.snippet(last.snippet + text)
+                    }
                 }
                 message.text += text
                 message.chunks += 1
-                page.textBytes += text.utf8.count
                 pages.grew(by: text.utf8.count)
-                try streams.update(PageKey(id, target)) { stream in
-                    if let last = stream?.last, last < event.hlc { stream?.last = event.hlc }
-                }
+                return text.utf8.count
             }
         case .messageCompleted(_, let finishReason, let usage):
             try close(target, id, .complete, &row) { message in
@@ -101,25 +103,26 @@ package final class Conversations: Projection {
         case .messageInterrupted(_, let reason):
             try close(target, id, .interrupted, &row) { message in message.editRare { $0.interruptedReason = reason } }
         case .messageEdited(_, let text):
-            try edit(target, id, &row) { message, _, row in
-                guard message.state != .deleted, message.state != .streaming else { return }
+            try edit(target, id, &row) { message, row in
+                guard message.state != .deleted, message.state != .streaming else { return 0 }
                 message.isEdited = true
                 let stamp = Stamp(event)
-                if let old = message.rare?.edit, stamp <= old { return }
+                if let old = message.rare?.edit, stamp <= old { return 0 }
                 message.editRare {
                     $0.edit = stamp
                     $0.isEditErased = event.isErased
                 }
                 message.text = text
                 if row.last?.seq == target { row.last?.snippet = ConversationRow.snippet(message.shownText) }
+                return 0
             }
         case .messageDeleted: try delete(target, id, &row)
         case .reactionSet(_, let emoji, let isOn):
             if event.isErased { return }
             let author = UInt32(row.addPerson(event.event.author))
-            try edit(target, id, &row) { message, _, _ in
-                guard message.state != .deleted else { return }
-                message.editRare { $0.setReaction(emoji, author, isOn, Stamp(event)) }
+            try edit(target, id, &row) { message, _ in
+                if message.state != .deleted { message.editRare { $0.setReaction(emoji, author, isOn, Stamp(event)) } }
+                return 0
             }
         case .receiptDelivered:
             let place = row.addPerson(event.event.author)
@@ -156,17 +159,16 @@ package final class Conversations: Projection {
             isPlaced = try pages.update(PageKey(id, row.pages - 1)) { page in
                 guard page != nil else { throw Self.missing(row.pages - 1, id) }
                 guard !page!.isFull else { return false }
-                page!.messages.append(new)
-                page!.textBytes += message.text.utf8.count
+                try page!.append(new)
                 return true
             }
         }
         if !isPlaced {
             row.addPage(firstSeq: event.seq)
             try pages.update(PageKey(id, row.pages - 1)) { page in
-                page = PageRow()
-                page!.messages.append(new)
-                page!.textBytes = message.text.utf8.count
+                var fresh = PageRow()
+                try fresh.append(new)
+                page = fresh
             }
         }
         pages.grew(by: 120 + message.text.utf8.count)
@@ -189,23 +191,24 @@ package final class Conversations: Projection {
         lobbies.moved(id, from: old, to: row.order, for: row.participants)
         if message.isStreaming {
             try streams.update(PageKey(id, event.seq)) {
-                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica, last: event.hlc)
+                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
             }
         }
     }
 
     private func close(_ target: Seq, _ id: ConversationID, _ state: MessageState, _ row: inout ConversationRow, _ body: (inout MessageRow) -> Void) throws {
-        try edit(target, id, &row) { message, _, row in
-            guard message.state == .streaming else { return }
+        try edit(target, id, &row) { message, _ in
+            guard message.state == .streaming else { return 0 }
             message.state = state
             body(&message)
             try streams.update(PageKey(id, target)) { $0 = nil }
+            return 0
         }
     }
 
     private func delete(_ target: Seq, _ id: ConversationID, _ row: inout ConversationRow) throws {
-        try edit(target, id, &row) { message, _, row in
-            guard message.state != .deleted else { return }
+        try edit(target, id, &row) { message, row in
+            guard message.state != .deleted else { return 0 }
             if message.state == .streaming { try streams.update(PageKey(id, target)) { $0 = nil } }
             message.state = .deleted
             message.text = ""
@@ -223,6 +226,7 @@ package final class Conversations: Projection {
             for place in row.fences.indices where row.fences[place].firstSeq > target { row.fences[place].liveBefore -= 1 }
             row.forEachPerson { if $0.mark >= target { $0.liveToMark -= 1 } }
             if row.last?.seq == target { row.last?.snippet = "" }
+            return 0
         }
         // The known ones are gone, but there were more before them.
         if row.systems == [0] { row.systems = try systems(id, row) }
@@ -231,22 +235,35 @@ package final class Conversations: Projection {
     private func systems(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
         var found: [Seq] = []
         var number = row.pages
-        while number > 0, found.count < ConversationRow.systemsMax - 1 {
+        while number > 0, found.count < ConversationRow.systemsMax {
             number -= 1
-            try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                found += page.messages.reversed().filter { $0.role == .system && $0.isLive }.map(\.seq)
+            var here: [Seq] = []
+            try readPage(number, id) { page in
+                try page.forEach { message in
+                    if message.role == .system, message.isLive { here.append(message.seq) }
+                    return true
+                }
             }
+            found = here + found
         }
-        return (number > 0 ? [0] : []) + found.prefix(ConversationRow.systemsMax - 1).reversed()
-    }
-
-    /// LMDB finds no row whose key was damaged: what another row vouches for is missed, not taken for empty (I7).
-    static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
-        EventLogError(.damaged, "page \(page) of conversation \(id) is missing from the projection \(name); run `convstore rebuild`")
+        if found.count <= ConversationRow.systemsMax, number == 0 { return found }
+        return [0] + found.suffix(ConversationRow.systemsMax - 1)
     }
 
     // Finding.
+
+    /// LMDB finds no row whose key was damaged: what another row vouches for is missed, not taken for empty (I7).
+    private static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
+        EventLogError(.damaged, "page \(page) of conversation \(id) is missing from the projection \(name); run `convstore rebuild`")
+    }
+
+    /// Lends a page that its conversation's row vouches for.
+    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ body: (borrowing PageRow) throws -> R) throws -> R {
+        try pages.read(PageKey(id, number)) { page in
+            guard let page else { throw Self.missing(number, id) }
+            return try body(page)
+        }
+    }
 
     /// The page that holds the message of a seq.
     func page(of seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64? {
@@ -255,31 +272,25 @@ package final class Conversations: Projection {
         guard var range = row.pages(around: seq)?.range else { return nil }
         while range.count > 1 {
             let middle = range.lowerBound + UInt64(range.count / 2)
-            let first = try pages.read(PageKey(id, middle)) { page in
-                guard let first = page?.messages.first?.seq else { throw Self.missing(middle, id) }
-                return first
-            }
+            let first = try readPage(middle, id) { $0.firstSeq }
             if first <= seq { range = middle..<range.upperBound } else { range = range.lowerBound..<middle }
         }
         return range.lowerBound
     }
 
-    /// Lends a message to be changed; nothing happens if there is none.
+    /// Lends a message to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.
     private func edit(
         _ seq: Seq, _ id: ConversationID, _ row: inout ConversationRow,
-        _ body: (inout MessageRow, inout PageRow, inout ConversationRow) throws -> Void
+        _ body: (inout MessageRow, inout ConversationRow) throws -> Int
     ) throws {
         guard let number = try page(of: seq, id, row) else { return }
         try pages.update(PageKey(id, number)) { page in
             guard page != nil else { throw Self.missing(number, id) }
-            guard let place = page!.place(of: seq) else { return }
-            // Taken out while it is changed, so that its text has one owner.
-            var message = page!.messages[place]
-            page!.messages[place].text = ""
-            page!.messages[place].rare = nil
-            defer { page!.messages[place] = message }
-            try body(&message, &page!, &row)
-            if row.last?.seq == seq { row.last?.state = message.shownState }
+            try page!.edit(seq) { message in
+                let growth = try body(&message, &row)
+                if row.last?.seq == seq { row.last?.state = message.shownState }
+                return growth
+            }
         }
     }
 
@@ -288,20 +299,12 @@ package final class Conversations: Projection {
         if let last = row.last, seq >= last.seq { return row.live }
         guard let number = try page(of: seq, id, row) else { return 0 }
         if number + 1 == row.pages {
-            let after = try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                return page.live(through: .max) - page.live(through: seq)
-            }
+            let after = try readPage(number, id) { try $0.live(through: .max) - $0.live(through: seq) }
             return row.live - min(after, row.live)
         }
         guard let (range, before) = row.pages(around: seq) else { return 0 }
         var count = before
-        for number in range.lowerBound...number {
-            count += try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                return page.live(through: seq)
-            }
-        }
+        for number in range.lowerBound...number { count += try readPage(number, id) { try $0.live(through: seq) } }
         return count
     }
 }

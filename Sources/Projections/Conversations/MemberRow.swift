@@ -55,6 +55,8 @@ struct MemberKey: TableKey {
 
     var keyBytes: [UInt8] { user.bytes + conversation.bytes }
 
+    var lockBits: UInt64 { user.low ^ conversation.low }
+
     init(_ user: UserHash, _ conversation: ConversationID) {
         self.user = user
         self.conversation = conversation
@@ -79,31 +81,27 @@ extension UserHash {
     init(_ user: UserID) { self.init(bytes: Array(SHA256.hash(data: Array(user.string.utf8)).prefix(16)))! }
 }
 
-/// A message that is being streamed: who began it, and when the hub last heard of it.
+/// A message that is being streamed, and who began it.
 struct StreamRow: TableRow {
     var message: MessageID
     var author: UserID
     var replica: ReplicaID
-    var last: HLC
 
     func encode(into writer: inout RowWriter) {
         writer.put(message)
         writer.put(author.string)
         writer.put(replica)
-        writer.put(fixed: last.rawValue)
     }
 
-    init(message: MessageID, author: UserID, replica: ReplicaID, last: HLC) {
+    init(message: MessageID, author: UserID, replica: ReplicaID) {
         self.message = message
         self.author = author
         self.replica = replica
-        self.last = last
     }
 
     init(decoding reader: inout RowReader) throws {
         message = try reader.identifier()
         author = try reader.user()
         replica = try reader.identifier()
-        last = HLC(rawValue: try reader.fixed())
     }
 }

@@ -107,8 +107,8 @@ extension MessageRow {
             reactions: UInt8 = 128
     }
 
-    /// `base`: the page's first seq and time, from which the others are counted.
-    func encode(into writer: inout RowWriter, seq base: Seq, time: UInt64) {
+    /// `seq` and `time`: those of the message before it on its page.
+    func encode(into writer: inout RowWriter, after seq: Seq, time: UInt64) {
         var flags: UInt8 = (isEdited ? Flag.edited : 0) | (isErased ? Flag.erased : 0)
         if let rare {
             if rare.replyTo != nil { flags |= Flag.reply }
@@ -118,12 +118,12 @@ extension MessageRow {
             if rare.parts != nil { flags |= Flag.parts }
             if !rare.reactions.isEmpty { flags |= Flag.reactions }
         }
+        writer.put(self.seq - seq)
+        writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
         writer.put(id)
         writer.put(byte: flags)
         writer.put(byte: role.rawValue << 4 | state.rawValue)
-        writer.put(seq - base)
         writer.put(UInt64(author))
-        writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
         writer.put(UInt64(chunks))
         writer.put(text)
         guard let rare else { return }
@@ -153,7 +153,15 @@ extension MessageRow {
         }
     }
 
-    init(decoding reader: inout RowReader, seq base: Seq, time: UInt64) throws {
+    /// A message's first fields: how far its seq and time lie behind the one before it.
+    static func steps(in reader: inout RowReader) throws -> (seq: Seq, time: UInt64) {
+        (try reader.value(), UInt64(bitPattern: try reader.reader.zigzag()))
+    }
+
+    /// What follows the steps.
+    init(decoding reader: inout RowReader, seq: Seq, sentAt: UInt64) throws {
+        self.seq = seq
+        self.sentAt = sentAt
         id = try reader.identifier()
         let flags = try reader.byte()
         let roleAndState = try reader.byte()
@@ -162,9 +170,7 @@ extension MessageRow {
         self.state = state
         isEdited = flags & Flag.edited != 0
         isErased = flags & Flag.erased != 0
-        seq = base &+ (try reader.value())
         author = UInt32(truncatingIfNeeded: try reader.value())
-        sentAt = time &+ UInt64(bitPattern: try reader.reader.zigzag())
         chunks = UInt32(truncatingIfNeeded: try reader.value())
         text = try reader.text()
         guard flags & ~(Flag.edited | Flag.erased) != 0 else { return }

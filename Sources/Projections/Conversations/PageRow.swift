@@ -1,18 +1,78 @@
 import EventLog
 
 /// Some messages that follow each other: what is read, compressed and written as one.
+///
+/// As it comes from the archive a page is packed: readers take single messages out of its bytes. It is unpacked when a message changes.
 struct PageRow: Sendable {
     /// A page is full with so many messages, or so many bytes of text as they were when the next one came.
     static let messagesMax = 16
     static let textBytesMax = 8 << 10
 
-    var messages: ContiguousArray<MessageRow> = []
-    var textBytes = 0
+    private enum Content: Sendable {
+        case packed(PackedPage)
+        case messages(ContiguousArray<MessageRow>)
+    }
 
-    var isFull: Bool { messages.count >= Self.messagesMax || textBytes >= Self.textBytesMax }
+    private var content: Content = .messages([])
+    /// Bytes of text that were sent, edits apart.
+    private(set) var textBytes = 0
 
-    /// The place of the message with just this seq.
-    func place(of seq: Seq) -> Int? {
+    init() {}
+
+    var count: Int {
+        switch content {
+        case .packed(let page): page.count
+        case .messages(let messages): messages.count
+        }
+    }
+
+    var isFull: Bool { count >= Self.messagesMax || textBytes >= Self.textBytesMax }
+
+    /// The first message's seq.
+    var firstSeq: Seq {
+        switch content {
+        case .packed(let page): page.firstSeq
+        case .messages(let messages): messages.first?.seq ?? .max
+        }
+    }
+
+    /// Visits the messages ascending, until the closure says false.
+    func forEach(_ body: (borrowing MessageRow) throws -> Bool) throws {
+        switch content {
+        case .packed(let page): try page.forEach(body)
+        case .messages(let messages): for message in messages { if try !body(message) { return } }
+        }
+    }
+
+    /// The same, without the first few, which are not decoded; counts down those that it skipped.
+    func forEach(skipping count: inout Int, _ body: (borrowing MessageRow) throws -> Bool) throws {
+        let skipped = min(count, self.count)
+        count -= skipped
+        switch content {
+        case .packed(let page): try page.forEach(skipping: skipped, body)
+        case .messages(let messages): for message in messages[skipped...] { if try !body(message) { return } }
+        }
+    }
+
+    func message(at seq: Seq) throws -> MessageRow? {
+        switch content {
+        case .packed(let page): try page.message(at: seq)
+        case .messages(let messages): Self.place(of: seq, in: messages).map { messages[$0] }
+        }
+    }
+
+    /// Messages that are not deleted, up to a seq.
+    func live(through seq: Seq) throws -> UInt64 {
+        var count: UInt64 = 0
+        try forEach { message in
+            if message.seq > seq { return false }
+            if message.isLive { count += 1 }
+            return true
+        }
+        return count
+    }
+
+    private static func place(of seq: Seq, in messages: ContiguousArray<MessageRow>) -> Int? {
         var low = 0
         var high = messages.count
         while low < high {
@@ -22,11 +82,39 @@ struct PageRow: Sendable {
         return low < messages.count && messages[low].seq == seq ? low : nil
     }
 
-    /// Messages that are not deleted, up to a seq.
-    func live(through seq: Seq) -> UInt64 {
-        var count: UInt64 = 0
-        for message in messages where message.seq <= seq && message.isLive { count += 1 }
-        return count
+    // Changing.
+
+    private mutating func unpack() throws {
+        guard case .packed(let page) = content else { return }
+        var messages: ContiguousArray<MessageRow> = []
+        messages.reserveCapacity(max(page.count, Self.messagesMax))
+        try page.forEach { message in
+            messages.append(copy message)
+            return true
+        }
+        content = .messages(messages)
+    }
+
+    /// Lends the messages, which have no other owner meanwhile.
+    private mutating func edit<R>(_ body: (inout ContiguousArray<MessageRow>) throws -> R) throws -> R {
+        try unpack()
+        guard case .messages(var messages) = content else { throw CodecError(.badValue) }
+        content = .messages([])
+        defer { content = .messages(messages) }
+        return try body(&messages)
+    }
+
+    mutating func append(_ message: MessageRow) throws {
+        textBytes += message.text.utf8.count
+        try edit { $0.append(message) }
+    }
+
+    /// Lends the message of a seq to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.
+    mutating func edit(_ seq: Seq, _ body: (inout MessageRow) throws -> Int) throws {
+        textBytes += try edit { messages in
+            guard let place = Self.place(of: seq, in: messages) else { return 0 }
+            return try body(&messages[place])
+        }
     }
 }
 
@@ -40,6 +128,8 @@ struct PageKey: TableKey {
         for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: number >> UInt64(shift))) }
         return bytes
     }
+
+    var lockBits: UInt64 { conversation.low }
 
     init(_ conversation: ConversationID, _ number: UInt64) {
         self.conversation = conversation
@@ -57,61 +147,66 @@ struct PageKey: TableKey {
 }
 
 extension PageRow: TableRow {
+    /// How the bytes that follow are to be read.
+    private enum Form {
+        static let plain: UInt8 = 0
+        /// zstd, with the dictionary whose number follows; 0: none.
+        static let compressed: UInt8 = 1
+    }
     /// Full pages of at least so many bytes are compressed, as they seldom change; the open one is rewritten all the time.
     private static let compressedFrom = 256
 
     func encode(into writer: inout RowWriter) {
         guard isFull else {
-            writer.put(byte: 0)
+            writer.put(byte: Form.plain)
             encodePlain(into: &writer)
             return
         }
         var plain = RowWriter(ByteBuffer(capacity: 4096))
         encodePlain(into: &plain)
         if plain.out.count >= Self.compressedFrom, let compressed = PageCodec.compress(plain.out.bytes), compressed.count < plain.out.count - 16 {
-            writer.put(byte: 1)
+            writer.put(byte: Form.compressed)
+            writer.put(byte: PageCodec.dictionary)
             writer.put(UInt64(plain.out.count))
             compressed.withUnsafeBytes { writer.out.put($0) }
         } else {
-            writer.put(byte: 0)
+            writer.put(byte: Form.plain)
             writer.out.put(plain.out.bytes)
         }
     }
 
     private func encodePlain(into writer: inout RowWriter) {
-        let seq = messages.first?.seq ?? 0
-        let time = messages.first?.sentAt ?? 0
-        writer.put(UInt64(messages.count))
         writer.put(UInt64(textBytes))
-        writer.put(seq)
-        writer.put(time)
-        for message in messages { message.encode(into: &writer, seq: seq, time: time) }
+        switch content {
+        case .packed(let page): page.bytes.withUnsafeBytes { writer.out.put($0) }
+        case .messages(let messages): PackedPage.encode(messages, into: &writer)
+        }
     }
 
     init(decoding reader: inout RowReader) throws {
         switch try reader.byte() {
-        case 0: try self.init(plain: &reader)
-        case 1:
+        case Form.plain: try self.init(plain: &reader)
+        case Form.compressed:
+            let dictionary = try reader.byte()
             let size = try reader.value()
             let rest = try reader.reader.take(reader.reader.remaining)
-            self = try PageCodec.decompress(rest, size: size) { plain in
+            self = try PageCodec.decompress(rest, size: size, dictionary: dictionary) { plain in
                 var plain = RowReader(plain)
-                let page = try PageRow(plain: &plain)
-                guard plain.isAtEnd else { throw CodecError(.notCanonical) }
-                return page
+                return try PageRow(plain: &plain)
             }
         default: throw CodecError(.badValue)
         }
     }
 
     private init(plain reader: inout RowReader) throws {
-        let count = try reader.count()
         textBytes = Int(clamping: try reader.value())
-        let seq = try reader.value()
-        let time = try reader.value()
-        messages.reserveCapacity(count)
-        for _ in 0..<count { messages.append(try MessageRow(decoding: &reader, seq: seq, time: time)) }
+        content = .packed(try PackedPage(Array(reader.reader.take(reader.reader.remaining))))
     }
 
-    var memoryBytes: Int { messages.reduce(64) { $0 + $1.memoryBytes } }
+    var memoryBytes: Int {
+        switch content {
+        case .packed(let page): page.bytes.count + 48
+        case .messages(let messages): messages.reduce(64) { $0 + $1.memoryBytes }
+        }
+    }
 }

@@ -45,10 +45,13 @@ extension Conversations {
         var isFull = isOverBudget
         while number > 0, !isFull {
             number -= 1
-            try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                for shown in page.messages.reversed() where shown.seq != system?.seq && shown.isForModel {
-                    let message = Message(shown, row)
+            try readPage(number, id) { page in
+                var shown: [Message] = []
+                try page.forEach { message in
+                    if message.seq != system?.seq, message.isForModel { shown.append(Message(message, row)) }
+                    return true
+                }
+                for message in shown.reversed() {
                     let cost = counter.tokens(in: message)
                     guard cost <= left else {
                         isFull = true

@@ -24,14 +24,14 @@ extension Conversations {
             }
             return true
         }
-        var expected: UInt64 = 0
         try pages.forEach { key, page in
-            expected += UInt64(page.messages.count)
-            for message in page.messages {
+            try page.forEach { message in
+                let message = copy message
                 add {
                     $0.put(key.conversation)
-                    message.encode(into: &$0, seq: 0, time: 0)
+                    message.encode(into: &$0, after: 0, time: 0)
                 }
+                return true
             }
             return true
         }

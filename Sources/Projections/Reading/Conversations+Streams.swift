@@ -8,8 +8,6 @@ package struct OpenStream: Sendable {
     package var author: UserID
     /// Who began it.
     package var replica: ReplicaID
-    /// When the hub last accepted something of it.
-    package var last: HLC
 }
 
 extension Conversations {
@@ -18,7 +16,7 @@ extension Conversations {
         try streams.forEach { key, row in
             result.append(
                 OpenStream(
-                    conversation: key.conversation, seq: key.number, message: row.message, author: row.author, replica: row.replica, last: row.last))
+                    conversation: key.conversation, seq: key.number, message: row.message, author: row.author, replica: row.replica))
             return true
         }
         return result

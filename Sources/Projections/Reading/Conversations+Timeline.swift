@@ -15,8 +15,13 @@ public enum TimelineRange: Sendable, Hashable {
 extension Conversations {
     /// A page of at most `limit` messages; `nil` if there is no such conversation.
     package func timeline(_ id: ConversationID, _ range: TimelineRange, limit: Int) throws -> TimelinePage? {
-        guard let row = try rows.row(at: id) else { return nil }
-        let limit = max(limit, 0)
+        try rows.read(id) { row in
+            guard let row else { return nil }
+            return try timeline(id, row, range, limit: max(limit, 0))
+        }
+    }
+
+    private func timeline(_ id: ConversationID, _ row: borrowing ConversationRow, _ range: TimelineRange, limit: Int) throws -> TimelinePage {
         var before: [Message] = []
         var after: [Message] = []
         switch range {
@@ -63,10 +68,9 @@ extension Conversations {
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
         try rows.read(id) { row -> (Message, Receipts)? in
             guard let row, let number = try page(of: seq, id, row) else { return nil }
-            return try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                guard let place = page.place(of: seq) else { return nil }
-                return (Message(page.messages[place], row), row.receipts)
+            return try readPage(number, id) { page in
+                guard let found = try page.message(at: seq) else { return nil }
+                return (Message(found, row), row.receipts)
             }
         }
     }
@@ -75,10 +79,13 @@ extension Conversations {
     package func message(_ id: ConversationID, _ message: MessageID) throws -> (message: Message, receipts: Receipts)? {
         guard let row = try rows.row(at: id) else { return nil }
         for number in stride(from: Int64(row.pages) - 1, through: 0, by: -1) {
-            let found = try pages.read(PageKey(id, UInt64(number))) { page -> Message? in
-                guard let page else { throw Self.missing(UInt64(number), id) }
-                for candidate in page.messages where candidate.id == message { return Message(candidate, row) }
-                return nil
+            let found = try readPage(UInt64(number), id) { page -> Message? in
+                var found: Message?
+                try page.forEach { candidate in
+                    if candidate.id == message { found = Message(candidate, row) }
+                    return found == nil
+                }
+                return found
             }
             if let found { return (found, row.receipts) }
         }
@@ -93,24 +100,35 @@ extension Conversations {
     private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
         guard limit > 0, row.pages > 0, seq > 0 else { return [] }
         guard var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row) else { return [] }
-        // Whole pages from behind, turned round at the end: most requests take one to four.
-        var parts: [ArraySlice<MessageRow>] = []
+        // How many pages back it is, by their counts alone; then forwards, so that each message is made once and in its place.
         var count = 0
         while true {
-            let part = try pages.read(PageKey(id, number)) { page -> ArraySlice<MessageRow> in
-                guard let page else { throw Self.missing(number, id) }
-                var end = page.messages.count
-                while end > 0, page.messages[end - 1].seq >= seq { end -= 1 }
-                return ArraySlice(page.messages[max(0, end - (limit - count))..<end])
+            count += try readPage(number, id) { page in
+                if page.firstSeq >= seq { return 0 }
+                if seq > row.last?.seq ?? 0 { return page.count }
+                var before = 0
+                try page.forEach { message in
+                    if message.seq < seq { before += 1 }
+                    return message.seq < seq
+                }
+                return before
             }
-            parts.append(part)
-            count += part.count
             if count >= limit || number == 0 { break }
             number -= 1
         }
         var result: [Message] = []
-        result.reserveCapacity(count)
-        for part in parts.reversed() { for message in part { result.append(Message(message, row)) } }
+        result.reserveCapacity(min(count, limit))
+        var skipped = max(0, count - limit)
+        while result.count < min(count, limit), number < row.pages {
+            try readPage(number, id) { page in
+                try page.forEach(skipping: &skipped) { message in
+                    if result.count == limit || message.seq >= seq { return false }
+                    result.append(Message(message, row))
+                    return true
+                }
+            }
+            number += 1
+        }
         return result
     }
 
@@ -119,9 +137,11 @@ extension Conversations {
         var number = try page(of: seq, id, row) ?? 0
         var result: [Message] = []
         while number < row.pages, result.count < limit {
-            try pages.read(PageKey(id, number)) { page in
-                guard let page else { throw Self.missing(number, id) }
-                for message in page.messages where message.seq >= seq && result.count < limit { result.append(Message(message, row)) }
+            try readPage(number, id) { page in
+                try page.forEach { message in
+                    if message.seq >= seq { result.append(Message(message, row)) }
+                    return result.count < limit
+                }
             }
             number += 1
         }

@@ -15,8 +15,21 @@ public struct Message: Sendable, Hashable, Identifiable {
     public var chunks: UInt32
     /// By its author's clock, in milliseconds since 1970.
     public var sentAt: UInt64
+    /// What only few messages have. Apart, as a page is mostly made of those that have none.
+    private var box: Box?
+
     /// What only few messages have.
-    public var details: Details?
+    public var details: Details? {
+        get { box?.details }
+        set { box = newValue.map { Box($0) } }
+    }
+
+    private final class Box: Sendable, Hashable {
+        let details: Details
+        init(_ details: Details) { self.details = details }
+        static func == (left: Box, right: Box) -> Bool { left === right || left.details == right.details }
+        func hash(into hasher: inout Hasher) { hasher.combine(details) }
+    }
 
     public struct Details: Sendable, Hashable {
         public var replyTo: MessageID?
@@ -51,6 +64,7 @@ extension Message {
         isEdited = row.isEdited && row.state != .deleted
         chunks = row.chunks
         sentAt = row.sentAt
+        box = nil
         guard let rare = row.rare else { return }
         var details = Details(
             replyTo: rare.replyTo, finishReason: rare.finishReason, interruptedReason: rare.interruptedReason, parts: rare.parts, usage: rare.usage)

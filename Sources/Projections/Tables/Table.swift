@@ -11,8 +11,16 @@ internal import EventLog
 /// Changed by one thread at a time, with the store's fold lock held for writing; read by any number of threads, with it held for reading.
 /// `@unchecked Sendable`: a shard's rows are touched with its lock held, which readers need among themselves, as they bring rows in.
 public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
-    private struct Entry {
+    /// A row that readers and a flush may hold while a new one takes its place.
+    ///
+    /// `@unchecked Sendable`: changed only by the one who folds, and only while nobody else has it.
+    final class Box: @unchecked Sendable {
         var row: Row?
+        init(_ row: Row?) { self.row = row }
+    }
+
+    private struct Entry {
+        var box: Box
         /// The epoch in which it changed last; 0 once the archive has it.
         var epoch: UInt64
         var wasUsed: Bool
@@ -50,7 +58,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         shardBytesMax = cacheBytes / Self.shardCount
     }
 
-    @inline(__always) private func shard(of key: Key) -> Shard { shards[key.hashValue & (Self.shardCount - 1)] }
+    @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
 
     private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
 
@@ -70,18 +78,20 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         let shard = shard(of: key)
         pthread_mutex_lock(shard.lock)
         if let index = shard.entries.index(forKey: key) {
-            defer { pthread_mutex_unlock(shard.lock) }
-            if !shard.entries.values[index].wasUsed { shard.entries.values[index].wasUsed = true }
-            return try body(shard.entries.values[index].row)
+            let entry = shard.entries.values[index]
+            if !entry.wasUsed { shard.entries.values[index].wasUsed = true }
+            pthread_mutex_unlock(shard.lock)
+            // Nobody changes it while the caller holds the fold lock.
+            return try body(entry.box.row)
         }
         pthread_mutex_unlock(shard.lock)
-        let row = try load(key)
-        if row != nil {
-            pthread_mutex_lock(shard.lock)
-            if shard.entries[key] == nil { keep(Entry(row: row, epoch: 0, wasUsed: false, bytes: Int32(clamping: row!.memoryBytes)), key, shard) }
-            pthread_mutex_unlock(shard.lock)
-        }
-        return try body(row)
+        guard let row = try load(key) else { return try body(nil) }
+        let box = Box(row)
+        let bytes = Int32(clamping: row.memoryBytes)
+        pthread_mutex_lock(shard.lock)
+        if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, wasUsed: false, bytes: bytes), key, shard) }
+        pthread_mutex_unlock(shard.lock)
+        return try body(box.row)
     }
 
     /// A row; `nil` if there is none.
@@ -94,7 +104,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         for shard in shards {
             pthread_mutex_lock(shard.lock)
             for (key, entry) in shard.entries where entry.epoch > 0 {
-                if keyPrefix.isEmpty || key.keyBytes.starts(with: keyPrefix) { unsaved.append((key, entry.row)) }
+                if keyPrefix.isEmpty || key.keyBytes.starts(with: keyPrefix) { unsaved.append((key, entry.box.row)) }
             }
             pthread_mutex_unlock(shard.lock)
         }
@@ -127,7 +137,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         var index = shard.entries.index(forKey: key)
         if index == nil {
             let row = try load(key)
-            keep(Entry(row: row, epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
+            keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
         let place = index!
@@ -135,8 +145,13 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.entries.values[place].epoch = epoch
             dirty.append(key)
             unsavedBytes += 200 + Int(shard.entries.values[place].bytes)
+            // A flush may still hold the old one.
+            if !isKnownUniquelyReferenced(&shard.entries.values[place].box) {
+                shard.entries.values[place].box = Box(shard.entries.values[place].box.row)
+            }
         }
-        return try body(&shard.entries.values[place].row)
+        let box = shard.entries.values[place].box
+        return try body(&box.row)
     }
 
     /// Notes that a row grew by so many bytes, so that memory is counted.
@@ -176,12 +191,12 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     struct Frozen: FrozenRows {
         let prefix: UInt8
         let epoch: UInt64
-        let rows: [(key: Key, row: Row?)]
+        let rows: [(key: Key, box: Box)]
 
         func encode(into batch: inout RowBatch) {
-            for (key, row) in rows.sorted(by: { Key.isAscending($0.key, $1.key) }) {
+            for (key, box) in rows.sorted(by: { Key.isAscending($0.key, $1.key) }) {
                 let bytes = [prefix] + key.keyBytes
-                if let row {
+                if let row = box.row {
                     batch.put(bytes) { out in
                         var writer = RowWriter(ByteBuffer(capacity: 64))
                         swap(&writer.out, &out)
@@ -197,9 +212,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// What changed since the last time; rows are values, so what changes later does not reach it.
     func freeze() -> Frozen {
-        var rows: [(key: Key, row: Row?)] = []
+        var rows: [(key: Key, box: Box)] = []
         rows.reserveCapacity(dirty.count)
-        for key in dirty { rows.append((key, shard(of: key).entries[key]!.row)) }
+        for key in dirty { rows.append((key, shard(of: key).entries[key]!.box)) }
         defer {
             epoch += 1
             dirty.removeAll(keepingCapacity: dirty.count < 65_536)
@@ -210,15 +225,15 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// The archive has these rows now: unless they changed again, they may be forgotten.
     func settle(_ frozen: Frozen) {
-        for (key, row) in frozen.rows {
+        for (key, box) in frozen.rows {
             let shard = shard(of: key)
             guard let index = shard.entries.index(forKey: key), shard.entries.values[index].epoch == frozen.epoch else { continue }
-            if row == nil {
+            guard let row = box.row else {
                 shard.bytes -= Int(shard.entries.values[index].bytes) + 160
                 shard.entries.remove(at: index)
                 continue
             }
-            let bytes = Int32(clamping: row!.memoryBytes)
+            let bytes = Int32(clamping: row.memoryBytes)
             shard.bytes += Int(bytes - shard.entries.values[index].bytes)
             shard.entries.values[index].bytes = bytes
             shard.entries.values[index].epoch = 0

@@ -20,9 +20,12 @@ public protocol TableKey: Hashable, Sendable {
     /// Reads `keyBytes` back.
     init?(keyBytes: UnsafeRawBufferPointer)
     static func isAscending(_ left: Self, _ right: Self) -> Bool
+    /// Any bits of the key that differ between keys: they say which lock guards a row.
+    var lockBits: UInt64 { get }
 }
 
 extension TableKey {
+    public var lockBits: UInt64 { UInt64(bitPattern: Int64(hashValue)) }
     public static func isAscending(_ left: Self, _ right: Self) -> Bool { left.keyBytes.lexicographicallyPrecedes(right.keyBytes) }
 }
 
@@ -30,6 +33,7 @@ extension Identifier: TableKey {
     public var keyBytes: [UInt8] { bytes }
     public init?(keyBytes: UnsafeRawBufferPointer) { self.init(bytes: keyBytes) }
     public static func isAscending(_ left: Self, _ right: Self) -> Bool { left < right }
+    public var lockBits: UInt64 { low }
 }
 
 /// Writes a row's bytes: compact, the same for the same row.

@@ -1,4 +1,5 @@
 import EventLog
+import Synchronization
 
 /// What a benchmark measured.
 struct Measurement: Sendable {
@@ -8,9 +9,17 @@ struct Measurement: Sendable {
     /// Seconds of each commit as its caller saw it.
     var times: [Double]
 
+    /// Events appended so far, for the progress bar.
+    private final class Counter: Sendable {
+        let events = Atomic(0)
+    }
+
     /// Appends each share from a thread of its own.
     static func run(_ shares: [[Submission]], batch: Int, _ store: EventStore) -> Result<Measurement, any Error> {
         let results = Monitor<(left: Int, times: [Double], refused: Int, failure: (any Error)?)>((shares.count, [], 0, nil))
+        let counter = Counter()
+        let total = shares.reduce(0) { $0 + $1.count }
+        var progress = ProgressBar("Appending")
         let start = ContinuousClock.now
         for share in shares {
             WorkerThread.start {
@@ -27,6 +36,7 @@ struct Measurement: Sendable {
                         let outcomes = try store.appendBlocking(slice)
                         times.append((ContinuousClock.now - start).seconds)
                         for case .refused in outcomes { refused += 1 }
+                        counter.events.add(end - next, ordering: .relaxed)
                         next = end
                     }
                 } catch {
@@ -41,11 +51,19 @@ struct Measurement: Sendable {
                 }
             }
         }
-        return results.withLock(waitingWhile: { $0.left > 0 }) { state in
-            let seconds = (ContinuousClock.now - start).seconds
-            if let failure = state.failure { return .failure(failure) }
-            return .success(
-                Measurement(events: shares.reduce(0) { $0 + $1.count }, refused: state.refused, seconds: seconds, times: state.times))
+        while true {
+            let result = results.withLock(waitingWhile: { $0.left > 0 }, atMostMilliseconds: 200) { state -> Result<Measurement, any Error>? in
+                guard state.left == 0 else { return nil }
+                let seconds = (ContinuousClock.now - start).seconds
+                if let failure = state.failure { return .failure(failure) }
+                return .success(Measurement(events: total, refused: state.refused, seconds: seconds, times: state.times))
+            }
+            if let result {
+                progress.clear()
+                return result
+            }
+            let done = counter.events.load(ordering: .relaxed)
+            progress.update(done: Double(done), total: Double(total), count: done, "events")
         }
     }
 

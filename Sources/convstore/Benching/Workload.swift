@@ -13,6 +13,8 @@ struct Workload {
         var lines = try LineReader(file)
         var writerOfLog: [LogID: Int] = [:]
         var count = 0
+        var progress = ProgressBar("Reading")
+        let total = Double(lines.bytesTotal)
         while count < limit ?? .max, try lines.advance() {
             if lines.isBlank { continue }
             let number = lines.number
@@ -30,7 +32,9 @@ struct Workload {
             let origin = line.origin ?? origins.origin(in: line.event.log, at: line.at)
             shares[writer].append(Submission(line.event, origin: origin))
             count += 1
+            if count & 1023 == 0 { progress.update(done: Double(lines.bytesRead), total: total, count: count, "events") }
         }
+        progress.clear()
         guard count > 0 else { throw Failure(.data, "\(path) holds no events") }
     }
 }

@@ -19,19 +19,27 @@ struct AuditCheck: ParsableCommand {
             do throws(ProofError) { return try VerifierKey(text) } catch { throw Failure(.usage, "--key: \(error.message)") }
         }
         let finding: String
-        if bytes.first(where: { !(0x09...0x0D ~= $0 || $0 == 0x20) }) == UInt8(ascii: "{") {
-            finding = try ProofFile(json: bytes).check(expectedKey: expected).description
-        } else {
-            guard let expected else { throw Failure(.usage, "\(file) is a signed checkpoint; give the key that must have signed it with --key") }
-            let checkpoint = try Checkpoint.open(String(decoding: bytes, as: UTF8.self), key: expected)
-            finding = "signed by \(expected.name): \(checkpoint.origin), \(checkpoint.size) conversations, root \(checkpoint.root.base64)"
+        do { finding = try check(bytes, expected) } catch let error as ProofError where json {
+            try report(false, error.description)
+            throw error
         }
-        if json {
-            var line = JSONLine()
-            line.add("ok", true)
-            line.add("finding", finding)
-            return try line.print()
-        }
+        if json { return try report(true, finding) }
         try StandardOutput.shared.writeLine(Style.green("✓ ") + Sanitizer.harmless(finding, keepsNewlines: true))
+    }
+
+    private func check(_ bytes: [UInt8], _ expected: VerifierKey?) throws -> String {
+        if bytes.first(where: { !(0x09...0x0D ~= $0 || $0 == 0x20) }) == UInt8(ascii: "{") {
+            return try ProofFile(json: bytes).check(expectedKey: expected).description
+        }
+        guard let expected else { throw Failure(.usage, "\(file) is a signed checkpoint; give the key that must have signed it with --key") }
+        let checkpoint = try Checkpoint.open(String(decoding: bytes, as: UTF8.self), key: expected)
+        return "signed by \(expected.name): \(checkpoint.origin), \(checkpoint.size) conversations, root \(checkpoint.root.base64)"
+    }
+
+    private func report(_ isSound: Bool, _ finding: String) throws {
+        var line = JSONLine()
+        line.add("ok", isSound)
+        line.add("finding", finding)
+        try line.print()
     }
 }

@@ -17,10 +17,17 @@ struct AuditHead: ParsableCommand {
                 if let head = try store.head(of: log) { try print(head) }
                 return
             }
+            var progress = ProgressBar("Reading heads", isOn: !Terminal.isOutput)
+            let total = try Double(store.statistics().conversations)
+            var count = 0
             try store.forEachHead { head in
-                if case .conversation = head.log { try print(head) }
+                guard case .conversation = head.log else { return true }
+                try print(head)
+                count += 1
+                if count & 255 == 0 { progress.update(done: Double(count), total: total, count: count, "heads") }
                 return true
             }
+            progress.clear()
         }
     }
 

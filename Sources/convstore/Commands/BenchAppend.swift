@@ -1,5 +1,5 @@
 import ArgumentParser
-import EventLog
+import ConversationStore
 import Glibc
 import Interchange
 
@@ -17,10 +17,16 @@ struct BenchAppend: ParsableCommand {
     var writers = 1
     @Option(help: "Whether each append is synced (full), or all of them within 100 ms (relaxed).")
     var durability: DurabilityOption = .full
+    @Option(help: "Whether timelines, lobbies and the rest are kept with each append.")
+    var projections: OnOrOff = .on
     @Option(help: "Use only so many events.")
     var limit: Int?
     @Flag(help: "Print one JSON object.")
     var json = false
+
+    enum OnOrOff: String, ExpressibleByArgument, CaseIterable {
+        case on, off
+    }
 
     func validate() throws {
         guard batch >= 1, writers >= 1, writers <= 4096, limit ?? 1 >= 1 else {
@@ -34,12 +40,20 @@ struct BenchAppend: ParsableCommand {
         let path = store ?? Self.newDirectory()
         guard access(path, F_OK) != 0 else { throw Failure(.cannotCreate, "\(path) exists; name a new directory") }
         let bytesBefore = ProcessUsage.bytesWritten
-        let options = StoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100)))
+        let durability = durability == .full ? Durability.full : .relaxed(interval: .milliseconds(100))
         let result: Measurement
         do {
-            let opened = try EventStore.open(at: path, options: options)
-            let measured = Measurement.run(shares, batch: batch, opened)
-            try opened.close()
+            let measured: Result<Measurement, any Error>
+            switch projections {
+            case .on:
+                let opened = try ConversationStore.open(at: path, options: ConversationStoreOptions(durability: durability))
+                measured = Measurement.run(shares, batch: batch, opened.log)
+                try opened.close()
+            case .off:
+                let opened = try EventStore.open(at: path, options: StoreOptions(durability: durability))
+                measured = Measurement.run(shares, batch: batch, opened)
+                try opened.close()
+            }
             result = try measured.get()
         } catch {
             if store == nil { Self.remove(path) }

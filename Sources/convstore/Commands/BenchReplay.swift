@@ -16,6 +16,8 @@ struct BenchReplay: ParsableCommand {
         let result = try store.read { store in
             var events: UInt64 = 0
             var times: [Double] = []
+            var progress = ProgressBar("Replaying")
+            let total = Double(store.lastPosition)
             let start = ContinuousClock.now
             var last = start
             try store.replay { _ in
@@ -24,10 +26,12 @@ struct BenchReplay: ParsableCommand {
                     let now = ContinuousClock.now
                     times.append((now - last).seconds)
                     last = now
+                    progress.update(done: Double(events), total: total, count: Int(events), "events")
                 }
                 return true
             }
             let end = ContinuousClock.now
+            progress.clear()
             if events % Self.slice != 0, times.isEmpty { times.append((end - last).seconds) }
             return Measurement(events: Int(events), seconds: (end - start).seconds, times: times)
         }

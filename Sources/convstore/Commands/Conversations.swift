@@ -16,9 +16,12 @@ struct Conversations: ParsableCommand {
             ]
             var table = Table(columns)
             var count = 0
+            var progress = ProgressBar("Listing", isOn: !Terminal.isOutput)
+            let total = try Double(store.statistics().conversations)
             try store.forEachLog { log in
                 guard case .conversation(let id) = log.log else { return true }
                 count += 1
+                if count & 255 == 0 { progress.update(done: Double(count), total: total, count: count, "conversations") }
                 if json {
                     var line = JSONLine()
                     line.add("conversation_id", id.description)
@@ -35,9 +38,10 @@ struct Conversations: ParsableCommand {
                 if table.count == Self.pageRows { try table.print() }
                 return true
             }
+            progress.clear()
             if !json {
                 if table.count > 0 { try table.print() }
-                try StandardOutput.shared.writeLine(Style.dim("\(Quantity.count(count)) conversations"))
+                try StandardOutput.shared.writeLine(Style.dim(Quantity.count(count, "conversation")))
             }
         }
     }

@@ -49,14 +49,18 @@ struct Export: ParsableCommand {
         let encoder = EventLineEncoder(isExact: true)
         var sound = 0
         var losses = 0
+        var progress = ProgressBar("Salvaging", isOn: !Terminal.isOutput)
         try EventStore.salvage(at: store.path) { event in
             try StandardOutput.shared.write { buffer in
                 if encoder.append(event, secret: nil, to: &buffer) { sound += 1 }
             }
+            if sound & 1023 == 0 { progress.update(done: 0, total: 0, count: sound, "events") }
         } lost: { what in
             losses += 1
+            progress.clear()
             Terminal.complain("lost: \(what)")
         }
+        progress.clear()
         try StandardOutput.shared.flush()
         Terminal.complain("\(sound) events are sound; \(losses == 0 ? "nothing is lost" : "\(losses) lines above say what is not")")
     }

@@ -35,17 +35,26 @@ struct Import: ParsableCommand {
     func run() throws {
         let start = ContinuousClock.now
         let input = try ImportInput(files)
-        let options = ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100)))
-        let refused = try store.with(options) { store -> Failure? in
-            let (count, refused) = exact ? try copy(input, into: store.log) : try take(input, into: store.log)
-            try count.print(store.log.statistics(), seconds: (ContinuousClock.now - start).seconds, asJSON: json)
-            return refused
+        for path in [rejects, acks].compactMap({ $0 }) where input.holds(path) {
+            throw Failure(.usage, "\(path) is to be read and to be written; name another file")
         }
+        let target = try ImportStore(store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
+        let refused: Failure?
+        do {
+            let count: ImportCount
+            (count, refused) = exact ? try copy(input, into: target) : try take(input, into: target)
+            if refused == nil { _ = try target.open() }
+            try count.print(target.opened?.statistics(), seconds: (ContinuousClock.now - start).seconds, asJSON: json)
+        } catch {
+            try? target.close()
+            throw error
+        }
+        try target.close()
         if let refused { throw refused }
     }
 
     /// Answers also how it ended, if not well.
-    private func take(_ input: ImportInput, into store: EventStore) throws -> (ImportCount, Failure?) {
+    private func take(_ input: ImportInput, into store: ImportStore) throws -> (ImportCount, Failure?) {
         var run = ImportRun(
             store, goesOn: keepGoing, rejects: try rejects.map { try OutputFile(creating: $0) }, acks: try acks.map { try AckFile(creating: $0) })
         var progress = ProgressBar("Importing")
@@ -66,7 +75,7 @@ struct Import: ParsableCommand {
         return (run.count, failure)
     }
 
-    private func copy(_ input: ImportInput, into store: EventStore) throws -> (ImportCount, Failure?) {
+    private func copy(_ input: ImportInput, into store: ImportStore) throws -> (ImportCount, Failure?) {
         var run = ExactImport(store)
         var progress = ProgressBar("Copying")
         var failure: Failure?

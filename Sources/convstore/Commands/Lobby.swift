@@ -19,20 +19,23 @@ struct Lobby: ParsableCommand {
     func validate() throws { guard limit >= 1 else { throw ValidationError("--limit is 1 or more.") } }
 
     func run() throws {
-        guard let user = UserID(user) else { throw Failure(.usage, "--user takes 1 to \(UserID.bytesMax) bytes") }
+        let user = try UserID.typed(user, as: "--user")
         let cursor = try after.map { text in
             guard let cursor = LobbyCursor(text) else { throw Failure(.usage, "--after \(text): that is no cursor; take one from a line {\"next\": …}") }
             return cursor
         }
-        try store.show { store in
-            let page = try store.lobby(of: user, after: cursor, limit: limit)
-            guard json else { return try LobbyView(page, of: user).print() }
-            for row in page.rows { try JSONLine(row).print() }
-            if let next = page.next {
-                var line = JSONLine()
-                line.add("next", next.description)
-                try line.print()
-            }
+        let page = try store.show { try $0.lobby(of: user, after: cursor, limit: limit) }
+        guard json else {
+            if page.rows.isEmpty { return try StandardOutput.shared.writeLine(Style.dim("No conversations.")) }
+            try LobbyView(page.rows, of: user).print()
+            if let next = page.next { try StandardOutput.shared.writeLine(Style.dim("↓ more: --after \(next)")) }
+            return
+        }
+        for row in page.rows { try JSONLine(row).print() }
+        if let next = page.next {
+            var line = JSONLine()
+            line.add("next", next.description)
+            try line.print()
         }
     }
 }

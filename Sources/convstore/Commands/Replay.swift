@@ -29,6 +29,9 @@ struct Replay: ParsableCommand {
             let encoder = EventLineEncoder()
             var pace = Pace(speed: speed)
             var transcript = Transcript()
+            var progress = ProgressBar("Replaying", isOn: !Terminal.isOutput && speed == 0)
+            let last = min(to, store.lastPosition)
+            var count = 0
             try store.replay(from: from, through: to, log: log) { event in
                 try pace.wait(for: event)
                 if json {
@@ -37,8 +40,13 @@ struct Replay: ParsableCommand {
                     try transcript.write(event)
                 }
                 if speed > 0 { try StandardOutput.shared.flush() }
+                count += 1
+                if count & 1023 == 0 {
+                    progress.update(done: Double(event.position) - Double(from), total: Double(last) - Double(from), count: count, "events")
+                }
                 return true
             }
+            progress.clear()
             if !json { try transcript.finish() }
         }
     }

@@ -26,18 +26,19 @@ struct Timeline: ParsableCommand {
     }
 
     func run() throws {
-        try store.show { store in
+        let (page, chat) = try store.show { store in
             let id = try LogName(text: conversation).conversation(in: store.log)
             let range: TimelineRange = before.map { .before($0) } ?? after.map { .after($0) } ?? .newest
             guard let page = try store.timeline(of: id, range, limit: limit) else { throw LogName.absent(conversation, store.log) }
-            guard json else { return try TimelineView(page, in: store).print() }
-            for message in page.messages { try JSONLine(message, page).print() }
-            let next = after != nil ? (page.hasAfter ? page.messages.last : nil) : (page.hasBefore ? page.messages.first : nil)
-            if let next {
-                var line = JSONLine()
-                line.add("next", next.seq)
-                try line.print()
-            }
+            return (page, json ? nil : try Chat(page, in: store))
+        }
+        if let chat { return try ChatView(chat).print() }
+        for message in page.messages { try JSONLine(message, page).print() }
+        let next = after != nil ? (page.hasAfter ? page.messages.last : nil) : (page.hasBefore ? page.messages.first : nil)
+        if let next {
+            var line = JSONLine()
+            line.add("next", next.seq)
+            try line.print()
         }
     }
 }

@@ -1,5 +1,5 @@
 import ArgumentParser
-import EventLog
+import ConversationStore
 
 struct Verify: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -7,15 +7,20 @@ struct Verify: ParsableCommand {
         discussion: "Exits with 65 if something is wrong.")
 
     @OptionGroup var store: StoreOption
+    @Flag(help: "Fold all events anew too, and compare with what the projections show (I4).")
+    var projections = false
     @Flag(help: "Print one JSON object.")
     var json = false
 
     func run() throws {
         var progress = ProgressBar("Verifying")
-        let report = try EventStore.verify(at: store.path) { done, total in
+        var report = try EventStore.verify(at: store.path) { done, total in
             progress.update(done: Double(done), total: Double(total), count: Int(done), "events")
         }
         progress.clear()
+        // Events that are not sound fold to nothing worth comparing.
+        let isOnlyProjections = report.isSound
+        if projections, report.isSound { report.problems = try ProjectionCheck(store).run().compactMap(\.problem) }
         if json {
             var line = JSONLine()
             line.add("ok", report.isSound)
@@ -27,13 +32,15 @@ struct Verify: ParsableCommand {
         } else {
             for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
             let what =
-                "\(Quantity.count(report.events)) events, \(Quantity.count(report.conversations)) conversations, \(Quantity.count(report.segments)) segments"
+                "\(Quantity.count(report.events, "event")), \(Quantity.count(report.conversations, "conversation")), \(Quantity.count(report.segments, "segment"))"
             try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
         }
         if !report.isSound {
             throw Failure(
                 .data,
-                "\(store.path) is damaged (\(report.problems.count) problems); keep it as it is, and save what is sound: convstore export --salvage")
+                isOnlyProjections
+                    ? "\(store.path): its events are sound, but not what the projections show of them: convstore rebuild"
+                    : "\(store.path) is damaged (\(report.problems.count) problems); keep it as it is, and save what is sound: convstore export --salvage")
         }
     }
 }

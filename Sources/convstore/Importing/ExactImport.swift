@@ -4,17 +4,17 @@ import Interchange
 /// `import --exact`: makes a store the true copy of the one that wrote the file.
 struct ExactImport {
     private static let eventsMax = 2048
-    let store: EventStore
+    private let store: ImportStore
     private(set) var count = ImportCount()
     private var records: [RecordedEvent] = []
     private var secrets: [LogID: [UInt8]] = [:]
     private var bytes = 0
 
-    init(_ store: EventStore) { self.store = store }
+    init(_ store: ImportStore) { self.store = store }
 
     /// Takes a file's lines. Where the store holds events already, those of the file must be the same: so it can be given again.
     mutating func take(_ path: String, progress: (_ bytesRead: Int, _ lines: Int) -> Void) throws {
-        let before = store.lastPosition
+        let before = store.opened?.lastPosition ?? 0
         var decoder = EventLineDecoder()
         var lines = try LineReader(ImportInput.open(path), lineBytesMax: EventLineDecoder.exactLineBytesMax)
         while try lines.advance() {
@@ -32,30 +32,38 @@ struct ExactImport {
                 records.append(line.record)
                 if let secret = line.secret { secrets[line.record.log] = secret }
             case .failure(let refusal):
-                try commit()
+                try commit(path)
                 count.take(lines.isTooLong ? Refusal(.tooLarge, "line") : refusal)
                 throw Failure(
                     .data,
                     "\(path): line \(lines.number): \(refusal.code.rawValue) (\(refusal.detail)). Only what `export --exact` wrote can be taken")
             }
             if records.count >= Self.eventsMax || bytes >= 2 << 20 {
-                try commit()
+                try commit(path)
                 progress(lines.bytesRead, count.lines)
             }
         }
-        try commit()
+        try commit(path)
     }
 
-    private mutating func commit() throws {
+    private mutating func commit(_ path: String) throws {
         bytes = 0
         guard !records.isEmpty else { return }
-        count.accepted += try store.adoptBlocking(records, secrets: secrets).count
+        let store = try store.open()
+        let before = store.lastPosition
+        do {
+            count.accepted += try store.adoptBlocking(records, secrets: secrets).count
+        } catch let error as EventLogError where error.code == .invalidArgument {
+            // What stands before the one that cannot follow is kept.
+            count.accepted += Int(store.lastPosition - before)
+            throw Failure(.data, "\(path): \(error.message). Only what `export --exact` wrote can be taken")
+        }
         records.removeAll(keepingCapacity: true)
         secrets.removeAll(keepingCapacity: true)
     }
 
     private func isKnown(_ record: RecordedEvent, _ path: String, _ line: Int) throws -> Bool {
-        guard let held = try store.event(in: record.log, at: record.seq) else { return false }
+        guard let held = try store.open().event(in: record.log, at: record.seq) else { return false }
         guard held.origin == record.origin, held.hlc == record.hlc, held.event == record.event else {
             throw Failure(
                 .data, "\(path): line \(line): the store holds another event as seq \(record.seq) of log \(record.log); import it into a new store")

@@ -23,16 +23,17 @@ struct ImportCount {
         byCode[refusal.code.rawValue, default: 0] += 1
     }
 
-    /// The summary that ends an import: of this run, and the store's totals after it.
-    func print(_ totals: EventStore.Statistics, seconds: Double, asJSON: Bool) throws {
+    /// The summary that ends an import: of this run, and the store's totals after it, if there is one.
+    func print(_ totals: EventStore.Statistics?, seconds: Double, asJSON: Bool) throws {
+        let (conversations, messages) = (totals?.conversations ?? 0, totals?.messages ?? 0)
         let codes = byCode.sorted { $0.key < $1.key }
         if asJSON {
             var line = JSONLine()
             line.add("accepted", accepted)
             line.add("duplicates", duplicates)
             line.add("rejected", rejected)
-            line.add("conversations", totals.conversations)
-            line.add("messages", totals.messages)
+            line.add("conversations", conversations)
+            line.add("messages", messages)
             var inner = JSONLine()
             for (code, count) in codes { inner.add(code, count) }
             line.add("by_code", inner)
@@ -45,7 +46,7 @@ struct ImportCount {
         table.add("duplicates", Quantity.count(duplicates), "")
         table.add(
             "rejected", Quantity.count(rejected), codes.map { "\($0.key) \(Quantity.count($0.value))" }.joined(separator: ", "))
-        table.add("in the store", Quantity.count(totals.conversations), "conversations, \(Quantity.count(totals.messages)) messages")
+        table.add("in the store", Quantity.count(conversations), "conversations, \(Quantity.count(messages)) messages")
         try table.print()
     }
 }

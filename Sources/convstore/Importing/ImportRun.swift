@@ -2,14 +2,14 @@ import EventLog
 
 /// Commits batches as they come, counts what became of each line, and stops where it must.
 struct ImportRun: ~Copyable {
-    let store: EventStore
+    private let store: ImportStore
     /// Whether to go on behind a refused line.
     let goesOn: Bool
     private(set) var count = ImportCount()
     private var rejects: OutputFile?
     private var acks: AckFile?
 
-    init(_ store: EventStore, goesOn: Bool, rejects: consuming OutputFile?, acks: consuming AckFile?) {
+    init(_ store: ImportStore, goesOn: Bool, rejects: consuming OutputFile?, acks: consuming AckFile?) {
         self.store = store
         self.goesOn = goesOn
         self.rejects = rejects
@@ -19,7 +19,7 @@ struct ImportRun: ~Copyable {
     /// Appends a batch. Answers what the first refused line was if nothing behind it may be taken.
     mutating func take(_ batch: ImportBatch) throws -> Failure? {
         let outcomes = try append(batch.submissions)
-        try acks?.write(batch.lines, outcomes, store)
+        if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
         var refused = batch.refused[...]
         var first: Failure?
         for index in 0...outcomes.count {
@@ -36,12 +36,14 @@ struct ImportRun: ~Copyable {
 
     /// Writes what waits for its sync, and the files.
     mutating func finish() throws {
-        try acks?.finish(store)
+        if let store = store.opened { try acks?.finish(store) }
         try rejects?.flush()
     }
 
     /// Without `--keep-going` the answers end with the first refusal, and nothing behind it was appended.
     private func append(_ submissions: [Submission]) throws -> [AppendOutcome] {
+        if submissions.isEmpty { return [] }
+        let store = try store.open()
         if goesOn { return try store.appendBlocking(submissions) }
         let whole = try store.appendBlocking(submissions, isAtomic: true)
         guard

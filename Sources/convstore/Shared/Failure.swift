@@ -28,6 +28,7 @@ struct Failure: Error {
         switch error {
         case let failure as Failure: self = failure
         case let error as EventLogError: self.init(Code(error.code), error.message)
+        case let refusal as Refusal: self.init(refusal)
         case let error as InputError: self.init(Code(error.code), error.message)
         case let error as ProofError: self.init(.data, error.description)
         case let error where String(reflecting: type(of: error)).hasPrefix("ArgumentParser."): return nil

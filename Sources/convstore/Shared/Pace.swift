@@ -3,6 +3,8 @@ import Glibc
 
 /// Waits between events as long as they were apart when they were made.
 struct Pace {
+    /// As long as nobody waits: longer is more than a clock can tell.
+    private static let secondsMax = 1e9
     let speed: Double
     private var start: (recorded: UInt64, clock: ContinuousClock.Instant)?
     private var last: UInt64 = 0
@@ -18,7 +20,7 @@ struct Pace {
             start = (recorded, .now)
             return
         }
-        let due = start.clock + .seconds(Double(recorded - start.recorded) / 1000 / speed)
+        let due = start.clock + .seconds(min(Double(recorded - start.recorded) / 1000 / speed, Self.secondsMax))
         if .now < due { try StandardOutput.shared.flush() }
         while case let left = (due - .now).seconds, left > 0 {
             let whole = min(left, 3600).rounded(.down)

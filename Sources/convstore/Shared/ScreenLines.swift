@@ -54,10 +54,6 @@ extension JSONLine {
         for (key, value) in row.preferences.sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) { preferences.add(key, value) }
         add("preferences", preferences)
     }
-
-    private mutating func addOptional(_ name: String, _ value: String?) {
-        if let value { add(name, value) } else { addNull(name) }
-    }
 }
 
 extension Event.Role {

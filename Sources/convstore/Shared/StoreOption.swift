@@ -1,10 +1,15 @@
 import ArgumentParser
 import ConversationStore
+import Glibc
 
 /// `--store`, and the ways to open it.
 struct StoreOption: ParsableArguments {
     @Option(name: .customLong("store"), help: ArgumentHelp("The store's directory.", valueName: "store"))
     var path: String
+
+    func validate() throws {
+        if path.isEmpty { throw ValidationError("--store is empty; name the store's directory.") }
+    }
 
     /// Opens the log beside a writer, if there is one, for the length of the closure.
     func read<Result>(_ body: (EventStore) throws -> Result) throws -> Result {
@@ -18,7 +23,27 @@ struct StoreOption: ParsableArguments {
     }
 
     /// Opens log and projections beside a writer, if there is one. Where nobody writes, projections that are behind are brought up to date first.
+    ///
+    /// What the closure answers is one state of the store: where the writer archived something meanwhile, it is asked again. So it must only read.
     func show<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
+        var left = Self.readingTries
+        while true {
+            left -= 1
+            let before = FileMarks.archive(of: path)
+            do {
+                let result = try open(body)
+                if FileMarks.archive(of: path) == before || left == 0 { return result }
+            } catch let error as EventLogError {
+                // A writer beside us, or its closing, may have replaced what we were opening.
+                guard left > 0, FileMarks.archive(of: path) != before else { throw error }
+            }
+            usleep(20_000)
+        }
+    }
+
+    private static let readingTries = 10
+
+    private func open<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
         do {
             return try with(ConversationStoreOptions(access: .readOnly), body)
         } catch let error as EventLogError where error.code == .projectionMissing {

@@ -11,6 +11,10 @@ struct JSONLine {
         appendString(value)
     }
 
+    /// `null` where there is none.
+    mutating func addOptional(_ name: String, _ value: String?) { if let value { add(name, value) } else { addNull(name) } }
+    mutating func addOptional(_ name: String, _ value: (some BinaryInteger)?) { if let value { add(name, value) } else { addNull(name) } }
+
     mutating func addNull(_ name: String) { addRaw(name, "null") }
 
     mutating func add(_ name: String, _ values: [String]) {
@@ -27,6 +31,17 @@ struct JSONLine {
         addName(name)
         bytes.append(contentsOf: value.bytes)
         bytes.append(UInt8(ascii: "}"))
+    }
+
+    mutating func add(_ name: String, _ values: [JSONLine]) {
+        addName(name)
+        bytes.append(UInt8(ascii: "["))
+        for (index, value) in values.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: ",")) }
+            bytes.append(contentsOf: value.bytes)
+            bytes.append(UInt8(ascii: "}"))
+        }
+        bytes.append(UInt8(ascii: "]"))
     }
 
     /// The whole line with its LF.

@@ -4,7 +4,6 @@ struct ProgressBar {
     private let verb: String
     private let start = ContinuousClock.now
     private var lastDrawn: ContinuousClock.Instant?
-    private var lastCheck = ContinuousClock.now
     private let isOn: Bool
 
     /// `isOn`: whether it may be shown at all; text on the same terminal would be torn apart by it.
@@ -13,21 +12,23 @@ struct ProgressBar {
         self.isOn = isOn && Terminal.isError
     }
 
-    /// `done` of `total` in units of work (bytes, positions); `count` of `noun` for the rate.
+    /// `done` of `total` in units of work (bytes, positions), `total` 0 if nobody knows; `count` of `noun` for the rate.
     mutating func update(done: Double, total: Double, count: Int, _ noun: String) {
         guard isOn else { return }
         let now = ContinuousClock.now
         guard now - start >= .seconds(1), now - (lastDrawn ?? start) >= .milliseconds(100) else { return }
         lastDrawn = now
         let elapsed = (now - start).seconds
-        let share = total > 0 ? min(1, done / total) : 0
+        let rate = "\(Quantity.count(count)) \(noun), \(Quantity.count(Int(Double(count) / elapsed)))/s"
+        guard total > 0 else { return draw("\(verb)  \(rate)") }
+        let share = min(1, done / total)
         let filled = Int(share * Double(Self.width))
         let bar = String(repeating: "█", count: filled) + String(repeating: "░", count: Self.width - filled)
         let left = share > 0.01 ? ", " + Quantity.duration(elapsed * (1 - share) / share) + " left" : ""
-        let rate = Quantity.count(Int(Double(count) / elapsed))
-        let line = "\(verb) \(bar) \(Int(share * 100)) %  \(Quantity.count(count)) \(noun), \(rate)/s\(left)"
-        Terminal.writeError("\r\u{1B}[K" + DisplayWidth.cut(line, to: Terminal.columns - 1))
+        draw("\(verb) \(bar) \(Int(share * 100)) %  \(rate)\(left)")
     }
+
+    private func draw(_ line: String) { Terminal.writeError("\r\u{1B}[K" + DisplayWidth.cut(line, to: Terminal.columns - 1)) }
 
     /// Takes the bar away.
     mutating func clear() {

@@ -11,6 +11,9 @@ enum Quantity {
         return String(digits)
     }
 
+    /// `1 event`, `2,000 events`.
+    static func count(_ value: some BinaryInteger, _ noun: String) -> String { count(value) + " " + noun + (value == 1 ? "" : "s") }
+
     /// `12.3 MB`, by powers of 1000.
     static func bytes(_ value: some BinaryInteger) -> String {
         var number = Double(value)

@@ -16,9 +16,21 @@ enum Terminal {
         return Int(size.ws_col)
     }
 
+    /// Columns to lay text out for: what is piped elsewhere has 80.
+    static var width: Int { isOutput ? min(max(columns, 20), 200) : 80 }
+
     /// `convstore: what, where, what to do` on standard error, harmless.
     static func complain(_ message: String) {
         writeError("convstore: " + Sanitizer.harmless(message, keepsNewlines: true) + "\n")
+    }
+
+    /// Puts something in the place of descriptors that were closed when we were started: else a store's file would get their numbers, and be written
+    /// to as standard output or error. Writing to what stands there fails, as writing to a closed one does.
+    static func occupyStandardDescriptors() {
+        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 && errno == EBADF {
+            // The lowest free number is given out, and those below are taken.
+            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
+        }
     }
 
     static func writeError(_ text: String) {
@@ -35,6 +47,7 @@ enum Style: String {
     case red = "31"
     case green = "32"
     case cyan = "36"
+    case badge = "1;7;32"
 
-    func callAsFunction(_ text: String) -> String { Terminal.hasColours ? "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" : text }
+    func callAsFunction(_ text: String) -> String { Terminal.hasColours && !text.isEmpty ? "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" : text }
 }

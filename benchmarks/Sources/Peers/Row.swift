@@ -126,6 +126,8 @@ struct RowReader {
 
     init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
+    var isAtEnd: Bool { at == bytes.count }
+
     private mutating func take(_ count: Int) throws -> Int {
         guard count <= bytes.count - at else { throw EngineError("damaged row") }
         defer { at += count }
@@ -155,6 +157,12 @@ struct RowReader {
         guard count >= 0 else { throw EngineError("damaged row") }
         let start = try take(count)
         return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<start + count]), as: UTF8.self)
+    }
+
+    /// All that was not read yet.
+    mutating func rest() -> UnsafeRawBufferPointer {
+        defer { at = bytes.count }
+        return UnsafeRawBufferPointer(rebasing: bytes[at...])
     }
 
     mutating func user() throws -> UserID {

@@ -4,6 +4,8 @@ import Glibc
 public struct Trial: Sendable {
     public var events = 0
     public var seconds = 0.0
+    /// Of all threads, background work included.
+    public var processorSeconds = 0.0
     /// Microseconds of each commit, ascending.
     public var commits: [Double] = []
     /// Bytes to the disk, by this process, from the first append to the last acknowledgement.
@@ -21,26 +23,41 @@ public struct Trial: Sendable {
 
     /// Appends all of `items`, `batch` a commit, each commit timed.
     static func run(_ engine: any Engine, _ items: ArraySlice<Item>, batch: Int, directory: String) throws -> Trial {
+        try run(items, batch: batch, directory: directory, append: engine.append)
+    }
+
+    static func run(
+        _ items: ArraySlice<Item>, batch: Int, directory: String, append: (ArraySlice<Item>) throws -> Void
+    ) throws -> Trial {
         var trial = Trial()
         trial.commits.reserveCapacity(items.count / batch + 1)
         let before = DeviceBytes.now(of: directory)
+        let spent = processorSeconds()
         let start = nanoseconds()
         var at = items.startIndex
         var last = start
         while at < items.endIndex {
             let end = min(at + batch, items.endIndex)
-            try engine.append(items[at..<end])
+            try append(items[at..<end])
             let now = nanoseconds()
             trial.commits.append(Double(now - last) / 1000)
             (at, last) = (end, now)
         }
         trial.seconds = Double(last - start) / 1e9
+        trial.processorSeconds = processorSeconds() - spent
         trial.events = items.count
         let after = DeviceBytes.now(of: directory)
         trial.writtenBytes = after.process - before.process
         trial.deviceBytes = after.device(since: before)
         trial.commits.sort()
         return trial
+    }
+
+    /// What all of this process's threads have used so far.
+    static func processorSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     static func nanoseconds() -> UInt64 {

@@ -17,7 +17,7 @@ package struct DataFile: ~Copyable {
 
     /// Opens the file for reading; throws `noSuchStore` or `inputOutput`. What the file holds is judged later.
     package init(path: String) throws(EventLogError) {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)  // A pipe in its place would wait for its other end.
         guard descriptor >= 0 else {
             let code = errno
             let reason = String(cString: strerror(code))

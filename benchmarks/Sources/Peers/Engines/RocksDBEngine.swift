@@ -3,10 +3,6 @@ import EventLog
 import Glibc
 
 /// RocksDB through its C API: one write batch a commit, WAL synced, a column family for each table.
-///
-/// Tuned as its wiki advises for such a load: 64 MiB write buffers, LZ4 above and zstd in the last level, an LRU cache, Bloom
-/// filters (on the ids' memtable too, so that a new id costs no look-up), memtables made for one writer (keys that ascend are
-/// inserted in constant time), and log files that are used again (a sync then changes no file size).
 final class RocksDBEngine: Engine {
     private enum Table: Int, CaseIterable {
         case events
@@ -42,9 +38,9 @@ final class RocksDBEngine: Engine {
     init(directory: String, held: ArraySlice<Item>, options: EngineOptions) throws {
         self.options = options
         sequencer = Sequencer(after: held)
-        let cache = rocksdb_cache_create_lru(256 << 20)
+        let cache = rocksdb_cache_create_lru(RocksTuning.cacheBytes)
         defer { rocksdb_cache_destroy(cache) }
-        let tunings = Table.allCases.map { Self.tuning($0, cache: cache) }
+        let tunings = Table.allCases.map { RocksTuning.options(cache: cache, filtersMemtable: $0 == .ids) }
         defer { tunings.forEach(rocksdb_options_destroy) }
         let names = Table.allCases.map { strdup($0.name) }
         defer { names.forEach { free($0) } }
@@ -60,31 +56,6 @@ final class RocksDBEngine: Engine {
         writing = rocksdb_writeoptions_create()
         rocksdb_writeoptions_set_sync(writing, options.isDurable ? 1 : 0)
         reading = rocksdb_readoptions_create()
-    }
-
-    private static func tuning(_ table: Table, cache: OpaquePointer?) -> OpaquePointer? {
-        let blocks = rocksdb_block_based_options_create()
-        rocksdb_block_based_options_set_block_cache(blocks, cache)
-        rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(10))
-        rocksdb_block_based_options_set_block_size(blocks, 16 << 10)
-        rocksdb_block_based_options_set_format_version(blocks, 5)
-        let tuning = rocksdb_options_create()
-        rocksdb_options_set_create_if_missing(tuning, 1)
-        rocksdb_options_set_create_missing_column_families(tuning, 1)
-        rocksdb_options_set_block_based_table_factory(tuning, blocks)
-        rocksdb_options_set_compression(tuning, CInt(rocksdb_lz4_compression))
-        rocksdb_options_set_bottommost_compression(tuning, CInt(rocksdb_zstd_compression))
-        rocksdb_options_set_write_buffer_size(tuning, 64 << 20)
-        rocksdb_options_set_level_compaction_dynamic_level_bytes(tuning, 1)
-        rocksdb_options_set_max_background_jobs(tuning, 2)
-        rocksdb_options_set_bytes_per_sync(tuning, 1 << 20)
-        rocksdb_options_set_recycle_log_file_num(tuning, 2)
-        rocksdb_options_set_allow_concurrent_memtable_write(tuning, 0)
-        if table == .ids {
-            rocksdb_options_set_memtable_prefix_bloom_size_ratio(tuning, 0.1)
-            rocksdb_options_set_memtable_whole_key_filtering(tuning, 1)
-        }
-        return tuning
     }
 
     private static func check(_ problem: UnsafeMutablePointer<CChar>?) throws {

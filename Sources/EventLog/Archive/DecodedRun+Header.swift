@@ -1,0 +1,81 @@
+extension DecodedRun {
+    /// The sections of a run, checked as far as the header goes.
+    struct Header {
+        var events: Int
+        var slices: Int
+        var raw: Range<Int>
+        var meta: Range<Int>
+        var metaBytes: Int
+        var rawChecksum: UInt64
+        var metaChecksum: UInt64
+        var frames: [(range: Range<Int>, raw: Int, checksum: UInt64)] = []
+
+        init(_ bytes: UnsafeRawBufferPointer, at position: Position) throws {
+            var reader = ByteReader(bytes)
+            guard try reader.fixed32() == RunEncoder.magic, try reader.fixed32() == 0 else { throw CodecError(.badValue) }
+            events = Int(try reader.fixed32())
+            slices = Int(try reader.fixed32())
+            let rawBytes = Int(try reader.fixed32())
+            let compressed = Int(try reader.fixed32())
+            metaBytes = Int(try reader.fixed32())
+            let count = Int(try reader.fixed32())
+            rawChecksum = try reader.fixed64()
+            metaChecksum = try reader.fixed64()
+            // Positions that no store reaches: what follows counts on from them.
+            guard 1..<1 << 62 ~= position, count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
+                throw CodecError(.badValue)
+            }
+            var table: [(Int, Int, UInt64)] = []
+            for _ in 0..<count { table.append((Int(try reader.fixed32()), Int(try reader.fixed32()), try reader.fixed64())) }
+            let end = reader.offset
+            guard try reader.fixed64() == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]), seed: position) else {
+                throw ChecksumMismatch(part: "header")
+            }
+            raw = reader.offset..<reader.offset + rawBytes
+            meta = raw.upperBound..<raw.upperBound + compressed
+            var offset = meta.upperBound
+            for entry in table {
+                guard entry.1 <= 64 << 20 else { throw CodecError(.tooLarge) }
+                frames.append((offset..<offset + entry.0, entry.1, entry.2))
+                offset += entry.0
+            }
+            guard offset == bytes.count else { throw CodecError(.truncated) }
+        }
+
+        /// The bytes of the ids, checked.
+        func ids(in bytes: UnsafeRawBufferPointer, at position: Position) throws -> UnsafeRawBufferPointer {
+            let section = UnsafeRawBufferPointer(rebasing: bytes[raw])
+            guard XXH64.hash(section, seed: position) == rawChecksum else { throw ChecksumMismatch(part: "ids") }
+            return section
+        }
+
+        /// The compressed columns, checked.
+        func columns(in bytes: UnsafeRawBufferPointer, at position: Position) throws -> UnsafeRawBufferPointer {
+            let section = UnsafeRawBufferPointer(rebasing: bytes[meta])
+            guard XXH64.hash(section, seed: position) == metaChecksum else { throw ChecksumMismatch(part: "columns") }
+            return section
+        }
+    }
+
+    /// The ids of a slice's own messages, without decompressing anything.
+    static func messageIDs(_ bytes: UnsafeRawBufferPointer, at position: Position, slice wanted: Int) throws -> [MessageID] {
+        let header = try Header(bytes, at: position)
+        var reader = ByteReader(try header.ids(in: bytes, at: position))
+        for _ in 0..<3 { _ = try reader.varint() }
+        var before = 0
+        var mine = 0
+        var conversations = 0
+        for slice in 0..<header.slices {
+            let entry = try reader.varint()
+            if entry & 1 == 0 { conversations += 1 }
+            guard entry >> 1 <= UInt64(header.events) else { throw CodecError(.badValue) }
+            if slice < wanted { before += Int(clamping: entry >> 1) } else if slice == wanted { mine = Int(clamping: entry >> 1) }
+        }
+        guard before < 1 << 30, mine < 1 << 30 else { throw CodecError(.badValue) }
+        _ = try reader.take((conversations + before) * 16)
+        var result: [MessageID] = []
+        result.reserveCapacity(mine)
+        for _ in 0..<mine { result.append(try reader.identifier()) }
+        return result
+    }
+}

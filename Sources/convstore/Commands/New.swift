@@ -1,0 +1,42 @@
+import ArgumentParser
+import ConversationStore
+
+struct New: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Creates a conversation, and the store if need be; prints its id.",
+        discussion: "The author takes part. With --id a repeat of the same changes nothing.")
+
+    @OptionGroup var actor: Actor
+    @Option(help: "direct, group or assistant; if it is left out: direct for up to two, else group.")
+    var kind: Kind?
+    @Option(help: "What it is called.")
+    var title: String?
+    @Option(name: .customLong("participant"), help: ArgumentHelp("Who takes part; may be given several times.", valueName: "user"))
+    var participants: [String] = []
+    @Option(help: ArgumentHelp("Its id, a UUID; else one is made.", valueName: "uuid"))
+    var id: String?
+
+    enum Kind: String, ExpressibleByArgument, CaseIterable {
+        case direct, group, assistant
+
+        var value: Event.ConversationKind {
+            switch self {
+            case .direct: .direct
+            case .group: .group
+            case .assistant: .assistant
+            }
+        }
+    }
+
+    func run() throws {
+        let author = try actor.author
+        var people = [author]
+        for user in try participants.map({ try UserID.typed($0, as: "--participant") }) where !people.contains(user) { people.append(user) }
+        guard let id = id.map({ ConversationID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
+        let content = Event.Content.conversationCreated(
+            kind: kind?.value ?? (people.count <= 2 ? .direct : .group), title: title, participants: people)
+        let done = try actor.store.with(ConversationStoreOptions()) { try Appended(Event(conversation: id, author: author, content: content), to: $0) }
+        if actor.json { return try done.print("created", asJSON: true) }
+        try StandardOutput.shared.writeLine(id.description)
+    }
+}

@@ -1,0 +1,129 @@
+import ConversationStore
+import Glibc
+import Interchange
+
+/// Takes an answer from standard input into a streamed message, delta by delta as they come.
+struct Recording {
+    /// Behind the end of input a signal that ended the producer too may be on its way here.
+    private static let patienceMilliseconds = 50
+
+    let store: ConversationStore
+    let conversation: ConversationID
+    let author: UserID
+    let id: MessageID
+    let replyTo: MessageID?
+    private var live = LiveStream()
+    private var message: StreamedMessage?
+    private var typist: Typist
+
+    /// `types`: whether the text is to be seen while it comes.
+    init(_ store: ConversationStore, _ conversation: ConversationID, _ author: UserID, id: MessageID, replyTo: MessageID?, types: Bool) {
+        self.store = store
+        self.conversation = conversation
+        self.author = author
+        self.id = id
+        self.replyTo = replyTo
+        typist = Typist(isOn: types)
+    }
+
+    /// Reads to the end of input, or to a signal; answers how many payloads were skipped. Throws `noKnownWire` when nothing of the kind came: then
+    /// nothing was stored.
+    mutating func run() throws -> Int {
+        do {
+            let interruption = try readAll()
+            let ending = try finish()
+            if interruption != nil || ending == .interrupted(reason: "end_of_stream") {
+                try end(ending, interruption ?? signalOnItsWay())
+            } else {
+                try end(ending, nil)
+            }
+        } catch {
+            typist.finish()
+            // What came before it stays.
+            if let message { try waiting { _ = try? await message.interrupt(reason: "error") } }
+            throw error
+        }
+        typist.finish()
+        return live.skippedPayloads
+    }
+
+    /// Answers the signal that ended it, if one did.
+    private mutating func readAll() throws -> String? {
+        var block = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            if case .signal(let name) = Signals.wait(for: STDIN_FILENO) { return name }
+            let count = block.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR || errno == EAGAIN { continue }
+            guard count >= 0 else { throw Failure(.inputOutput, "standard input: \(String(cString: strerror(errno)))") }
+            if count == 0 { return nil }
+            var deltas: [String] = []
+            try live.feed(Array(block[..<count])) { deltas.append($0.text) }
+            try append(deltas)
+        }
+    }
+
+    private mutating func finish() throws -> RecordedStream.Ending {
+        var deltas: [String] = []
+        let ending = try live.finish { deltas.append($0.text) }
+        try append(deltas)
+        return ending
+    }
+
+    private func signalOnItsWay() -> String? {
+        guard case .signal(let name) = Signals.wait(milliseconds: Self.patienceMilliseconds) else { return nil }
+        return name
+    }
+
+    private mutating func append(_ deltas: [String]) throws {
+        if deltas.isEmpty { return }
+        let message = try opened()
+        try waiting { for delta in deltas { try await message.append(delta) } }
+        for delta in deltas { typist.type(delta) }
+        typist.show()
+    }
+
+    /// A stream without any text still is a message.
+    private mutating func opened() throws -> StreamedMessage {
+        if let message { return message }
+        let (store, conversation, author, id, replyTo) = (store, conversation, author, id, replyTo)
+        let opened = try waiting { try await store.startMessage(in: conversation, from: author, id: id, replyTo: replyTo) }
+        message = opened
+        return opened
+    }
+
+    private mutating func end(_ ending: RecordedStream.Ending, _ signal: String?) throws {
+        let message = try opened()
+        try waiting {
+            switch ending {
+            case .completed(let reason): _ = try await message.complete(finishReason: reason)
+            case .interrupted(let reason): _ = try await message.interrupt(reason: signal ?? reason)
+            }
+        }
+    }
+}
+
+/// Types a text to standard output, harmless, as it comes. Who stops reading stops nothing.
+struct Typist {
+    private(set) var isOn: Bool
+    private var isAtLineStart = true
+
+    init(isOn: Bool) { self.isOn = isOn }
+
+    mutating func type(_ text: String) {
+        guard isOn, let last = text.last else { return }
+        StandardOutput.shared.write(Sanitizer.harmless(text, keepsNewlines: true))
+        isAtLineStart = last == "\n"
+    }
+
+    mutating func show() {
+        guard isOn else { return }
+        do { try StandardOutput.shared.flush() } catch { isOn = false }
+    }
+
+    /// Ends the line.
+    mutating func finish() {
+        if isOn, !isAtLineStart { StandardOutput.shared.write("\n") }
+        isAtLineStart = true
+        show()
+    }
+}

@@ -1,0 +1,30 @@
+import ConversationStore
+
+extension Failure {
+    /// A refusal of the store: its code, and what that means.
+    init(_ refusal: Refusal) {
+        let detail = refusal.detail.isEmpty ? "" : " (\(refusal.detail))"
+        self.init(.data, "refused: \(refusal.code.rawValue)\(detail): \(refusal.code.meaning)")
+    }
+}
+
+extension RefusalCode {
+    /// For people.
+    fileprivate var meaning: String {
+        switch self {
+        case .malformed: "the event has not the form that it must have"
+        case .tooLarge: "that is more than an event may hold"
+        case .unknownConversation: "there is no such conversation"
+        case .conversationConflict: "a conversation of this id exists, and it is another one"
+        case .notParticipant: "the author, or who is named, takes no part in this conversation"
+        case .unknownMessage: "there is no such message in this conversation"
+        case .messageConflict: "a message of this id exists, and it is another one"
+        case .chunkGap: "a chunk is missing before this one"
+        case .messageClosed: "the message has ended"
+        case .messageStreaming: "the message is still being streamed; interrupt it first"
+        case .messageDeleted: "the message was deleted"
+        case .notAuthor: "only its author may do that"
+        case .originConflict: "its origin made another event before"
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Glibc
+import Synchronization
+
+/// Signals that end a command in good order, and waiting that they end.
+enum Signals {
+    enum Wake: Equatable {
+        /// The descriptor can be read, or is at its end.
+        case readable
+        case signal(String)
+        /// Nobody reads standard output any more.
+        case readerIsGone
+        case timeout
+    }
+
+    /// The pipe through which the handler tells of a signal: nothing else is allowed in one.
+    private static let pipe: (read: CInt, write: CInt) = {
+        var ends: [CInt] = [-1, -1]
+        guard Glibc.pipe(&ends) == 0 else { return (-1, -1) }
+        for end in ends {
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+        }
+        return (ends[0], ends[1])
+    }()
+    private static let writeEnd = Atomic<CInt>(-1)
+
+    /// From now on SIGINT, SIGTERM and SIGHUP are told by ``wait(for:milliseconds:)`` instead of ending the process. Those that were to be ignored stay so.
+    static func watch() {
+        writeEnd.store(pipe.write, ordering: .relaxed)
+        var handled: [CInt] = []
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            var old = sigaction()
+            sigaction(number, nil, &old)
+            if unsafeBitCast(old.__sigaction_handler.sa_handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { continue }
+            handled.append(number)
+            signal(number) { number in
+                let before = errno
+                var byte = UInt8(truncatingIfNeeded: number)
+                _ = write(Signals.writeEnd.load(ordering: .relaxed), &byte, 1)
+                errno = before
+            }
+        }
+        // Some who start programs leave them with all signals blocked.
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in handled { sigaddset(&set, number) }
+        pthread_sigmask(SIG_UNBLOCK, &set, nil)
+    }
+
+    /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.
+    static func wait(for descriptor: CInt? = nil, watchesReader: Bool = false, milliseconds: Int = -1) -> Wake {
+        var requests = [pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0)]
+        requests.append(pollfd(fd: descriptor ?? -1, events: Int16(POLLIN), revents: 0))
+        requests.append(pollfd(fd: watchesReader ? STDOUT_FILENO : -1, events: 0, revents: 0))
+        while true {
+            let count = poll(&requests, nfds_t(requests.count), CInt(clamping: milliseconds))
+            if count < 0, errno == EINTR { continue }
+            if requests[0].revents != 0 {
+                var byte: UInt8 = 0
+                if Glibc.read(pipe.read, &byte, 1) == 1 { return .signal(name(CInt(byte))) }
+            }
+            if requests[1].revents != 0 { return .readable }
+            if requests[2].revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0 { return .readerIsGone }
+            if count <= 0 { return .timeout }
+        }
+    }
+
+    private static func name(_ number: CInt) -> String {
+        switch number {
+        case SIGINT: "sigint"
+        case SIGTERM: "sigterm"
+        default: "sighup"
+        }
+    }
+}

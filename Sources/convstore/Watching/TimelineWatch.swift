@@ -1,0 +1,74 @@
+import ConversationStore
+
+/// What changed of a conversation's messages since it was last looked at.
+struct TimelineWatch {
+    /// A message that is new, or not what it was.
+    struct Change {
+        var message: Message
+        var receipts: Receipts
+        /// What was shown of it before.
+        var before: Message?
+        /// The message that it answers.
+        var answered: Message?
+    }
+
+    private struct Shown: Equatable {
+        var message: Message
+        var deliveredTo: [UserID]
+        var readBy: [UserID]
+
+        init(_ message: Message, _ receipts: Receipts) {
+            self.message = message
+            deliveredTo = receipts.deliveredTo(message)
+            readBy = receipts.readBy(message)
+        }
+    }
+
+    /// Messages of which a new reader is told.
+    private static let rememberedMax = 1000
+
+    let conversation: ConversationID
+    private let limit: Int
+    private var seq: Seq = 0
+    private var shown: [Seq: Shown] = [:]
+
+    init(_ conversation: ConversationID, limit: Int) {
+        self.conversation = conversation
+        self.limit = limit
+    }
+
+    /// The newest page first, then each message that an event since then made, changed, or whose readers became more; ascending.
+    mutating func update(from store: ConversationStore) throws -> [Change] {
+        guard let page = try store.timeline(of: conversation, .newest, limit: limit) else { return [] }
+        let isFirst = seq == 0
+        var touched = Set(isFirst ? page.messages.map(\.seq) : [])
+        var hasReceipts = false
+        if !isFirst, page.seq > seq {
+            try store.log.forEachEvent(in: .conversation(conversation), range: seq + 1...page.seq) { event in
+                switch event.event.content {
+                case .messageSent: touched.insert(event.seq)
+                case .receiptDelivered, .receiptRead: hasReceipts = true
+                case .chunkAppended, .messageCompleted, .messageInterrupted, .messageEdited, .messageDeleted, .reactionSet:
+                    if let target = event.targetSeq { touched.insert(target) }
+                default: break
+                }
+                return true
+            }
+        }
+        seq = max(seq, page.seq)
+        if hasReceipts { touched.formUnion(shown.keys) }
+        let onPage = Dictionary(uniqueKeysWithValues: page.messages.map { ($0.seq, $0) })
+        var changes: [Change] = []
+        for seq in touched.sorted() {
+            guard let message = try onPage[seq] ?? store.message(in: conversation, at: seq) else { continue }
+            let now = Shown(message, page.receipts)
+            let before = shown[seq]
+            if before == now { continue }
+            shown[seq] = now
+            let answered = try Chat.answered(by: message, in: conversation, store)
+            changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
+        }
+        while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.min() { shown[oldest] = nil }
+        return changes
+    }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import Testing
+
+@Suite("convstore record") struct RecordTests {
+    private let folder: Folder
+    private let store: String
+    private let chat: String
+
+    init() throws {
+        folder = try Folder()
+        store = folder["store"]
+        chat = try Program.run("new", "--store", store, "--author", "bot", "--kind", "assistant").output.trimmingCharacters(in: .newlines)
+    }
+
+    private func record(_ arguments: String..., input: Pipe) throws -> (Process, FileHandle, FileHandle, Folder) {
+        try Program.start(["record", "--store", store, chat, "--author", "bot"] + arguments, input: input)
+    }
+
+    private func rows() throws -> [[String: Any]] { try Program.run("timeline", "--store", store, chat, "--limit", "9999", "--json").objects() }
+
+    @Test("Every recorded stream gives the text and end that import gives, in however many pieces it comes")
+    func fixtures() throws {
+        let index = try String(contentsOfFile: Lines.fixtures + "/streams/index.jsonl", encoding: .utf8)
+        var count = 0
+        for line in index.split(separator: "\n") {
+            let entry = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            guard let file = entry["file"] as? String else { continue }
+            let path = Lines.fixtures + "/" + file
+            let imported = folder[UUID().uuidString]
+            let status = try Program.run("import", "--store", imported, "--format", "stream", path).status
+            let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+            let input = Pipe()
+            let (process, _, _, files) = try record("--json", input: input)
+            var rest = bytes[...]
+            // Pieces that cut lines and characters; a slow reader of the pipe joins some of them.
+            while !rest.isEmpty {
+                let piece = rest.prefix(count % 2 == 0 ? 1000 : 77)
+                try input.fileHandleForWriting.write(contentsOf: piece)
+                rest = rest.dropFirst(piece.count)
+            }
+            try input.fileHandleForWriting.close()
+            process.waitUntilExit()
+            #expect(process.terminationStatus == status, "\(file)")
+            guard status == 0 else { continue }
+            let answer = try Program.Outcome(status: 0, output: files.text("output"), errors: "").object()
+            let events = try Program.run("export", "--store", imported).objects()
+            let end = try #require(events.last)
+            let row = try #require(try rows().last)
+            let joined = events.filter { $0["type"] as? String == "chunk.appended" }.compactMap { $0["text"] as? String }
+            #expect(Array((row["text"] as? String ?? "?").utf8) == Array(joined.joined().utf8), "\(file)")
+            #expect(row["chunks"] as? Int == joined.count, "\(file)")
+            #expect(row["message_id"] as? String == answer["message_id"] as? String)
+            #expect(answer["state"] as? String == (end["type"] as? String == "message.completed" ? "complete" : "interrupted"), "\(file)")
+            #expect(row["finish_reason"] as? String == end["finish_reason"] as? String, "\(file)")
+            #expect(row["interrupted_reason"] as? String == end["reason"] as? String, "\(file)")
+            count += 1
+        }
+        #expect(count > 10)
+    }
+
+    private static func delta(_ text: String) -> String {
+        #"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"\#(text)"}}]}"# + "\n\n"
+    }
+
+    @Test("Each delta is stored and typed as it comes, harmless; SIGINT ends the message with what it had")
+    func live() throws {
+        let input = Pipe()
+        let (process, _, _, files) = try record(input: input)
+        try input.fileHandleForWriting.write(contentsOf: Data((": comment\n\n" + Self.delta(#"Hello\u001b[31m"#)).utf8))
+        #expect(Program.eventually { try files.text("output") == "Hello^[[31m" })
+        // Another process sees it while it is under way.
+        #expect(try rows().map { $0["state"] as? String } == ["streaming"])
+        #expect(try rows()[0]["text"] as? String == "Hello\u{1B}[31m")
+        #expect(try Program.run("send", "--store", store, chat, "x", "--author", "bot").status == 75)
+        try input.fileHandleForWriting.write(contentsOf: Data(Self.delta(" world").utf8))
+        #expect(Program.eventually { try files.text("output") == "Hello^[[31m world" })
+        #expect(Program.interrupt(process) == 0)
+        let row = try #require(try rows().first)
+        #expect(row["state"] as? String == "interrupted")
+        #expect(row["interrupted_reason"] as? String == "sigint")
+        #expect(row["text"] as? String == "Hello\u{1B}[31m world")
+        #expect(row["chunks"] as? Int == 2)
+        #expect(try files.text("output") == "Hello^[[31m world\n")
+        #expect(try Program.run("verify", "--store", store, "--projections").status == 0)
+    }
+
+    @Test("Input without an end mark is end_of_stream, with an error payload error; the answer has just its fields")
+    func ends() throws {
+        let ended = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: Self.delta("a")).object()
+        #expect(
+            Set(ended.keys) == [
+                "conversation_id", "message_id", "seq", "position", "state", "finish_reason", "interrupted_reason", "chunks", "skipped",
+            ])
+        #expect(ended["interrupted_reason"] as? String == "end_of_stream")
+        #expect(ended["seq"] as? Int == 2)
+        let failed = Self.delta("a") + #"data: {"error":{"message":"overloaded"}}"# + "\n\n"
+        let error = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: failed).object()
+        #expect(error["interrupted_reason"] as? String == "error")
+        let done = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: Self.delta("a") + "data: [DONE]\n\n").object()
+        #expect(done["finish_reason"] as? String == "[DONE]")
+    }
+
+    @Test("When nothing of a known stream comes, the exit is 65 and nothing is stored", arguments: ["", "data: {}\n\n", "no json\n", "{\"a\":1}\n"])
+    func unknown(input: String) throws {
+        let before = try Program.run("export", "--store", store).output
+        let outcome = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: input)
+        #expect(outcome.status == 65)
+        #expect(outcome.output.isEmpty)
+        #expect(try Program.run("export", "--store", store).output == before)
+    }
+
+    @Test("A stream that cannot be kept is refused: unknown conversation 66, no participant 65")
+    func refused() throws {
+        #expect(try Program.run("record", "--store", store, "ffff", "--author", "bot", input: Self.delta("a")).status == 66)
+        let outcome = try Program.run("record", "--store", store, chat, "--author", "eve", input: Self.delta("a"))
+        #expect(outcome.status == 65)
+        #expect(outcome.errors.contains("not_participant"))
+    }
+}
