@@ -177,7 +177,12 @@ public final class ConversationStore: Sendable {
     public func contextWindow(
         of conversation: ConversationID, budget: Int, reserve: Int = 0, counter: some TokenCounter = FourCharacterEstimate()
     ) throws -> ContextWindow? {
-        try view { try $0.window(conversation, budget: budget, reserve: reserve, counter: counter) }
+        // The counter is the caller's, and may be slow: it runs while nothing is lent.
+        let found = try view { (try $0.systemMessage(conversation), try $0.windowPart(conversation, before: .max, count: 32)) }
+        guard let first = found.1 else { return nil }
+        return try ContextWindow(system: found.0, first: first, budget: budget, reserve: reserve, counter: counter) { seq, count in
+            try view { try $0.windowPart(conversation, before: seq, count: count) }
+        }
     }
 
     /// Lends the state of one of the application's own projections. Commits wait meanwhile: keep it short.

@@ -54,12 +54,16 @@ struct StoreOption: ParsableArguments {
 
     /// Closes the store however the closure ends; a failing close counts unless something failed before.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
+        let store = try open(options)
+        return try closing(store, store.close, body)
+    }
+
+    func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
         let progress = ProgressOfRebuild()
+        defer { progress.clear() }
         var options = options
         options.rebuildProgress = { progress.update($0, $1) }
-        let store = try ConversationStore.open(at: path, options: options)
-        progress.clear()
-        return try closing(store, store.close, body)
+        return try ConversationStore.open(at: path, options: options)
     }
 
     private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {
