@@ -7,6 +7,7 @@ struct VectorTalk {
     static let talk = ConversationID("018f5c2e-7b1a-7c3d-8e4f-0123456789ab")!
     static let empty = ConversationID("018f5c2e-7b1a-7c3d-8e4f-0123456789ac")!
     static let long = ConversationID("118f5c2e-7b1a-7c3d-8e4f-0123456789ad")!
+    static let huge = ConversationID("218f5c2e-7b1a-7c3d-8e4f-0123456789ae")!
     private static let replica = ReplicaID("c0ffee00-1234-4abc-8def-00112233aabb")!
     private static let start: UInt64 = 1_700_000_000_000
 
@@ -116,6 +117,20 @@ struct VectorTalk {
         try talk.talkOfEverything()
         try talk.say(ada, .conversationCreated(kind: .assistant, title: nil, participants: []), in: empty, at: 500)
         try talk.longTalk()
+        // One so long that every second fence is gone, with more system messages than a row keeps. Its pages are no part of the vectors.
+        try talk.projection.rows.update(huge) { row in
+            row = ConversationRow()
+            for page in 0...300 as ClosedRange<Seq> {
+                row!.addPage(firstSeq: 2 + page * 20)
+                row!.live += 16
+                row!.messages += 16
+            }
+            row!.systems = [0, 5000, 5100, 5900, 6000]
+            row!.seq = 7000
+            let message = MessageRow(id: message(91), seq: row!.openFirstSeq, author: 0, role: .user, state: .complete, sentAt: start, text: "x")
+            _ = row!.addPerson(ada)
+            try row!.open.append(message)
+        }
         // Short pages need not be compressed, whatever wrote them.
         let short = PageKey(long, 70_000)
         try talk.projection.pages.update(short) { page in
