@@ -151,7 +151,7 @@ extension PageRow: TableRow {
     /// How the bytes that follow are to be read.
     private enum Form {
         static let plain: UInt8 = 0
-        /// zstd, with the dictionary whose number follows; 0: none.
+        /// zstd, with the dictionary whose number follows.
         static let compressed: UInt8 = 1
     }
     /// Full pages of at least so many bytes are compressed, as they seldom change; the open one, in its conversation's row, is not.

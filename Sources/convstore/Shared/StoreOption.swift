@@ -22,7 +22,7 @@ struct StoreOption: ParsableArguments {
         try with(ConversationStoreOptions(access: .existing), body)
     }
 
-    /// Opens log and projections beside a writer, if there is one. Where nobody writes, projections that are behind are brought up to date first.
+    /// Opens log and projections beside a writer, if there is one. Where nobody writes, the missing projections of a long log are built first.
     ///
     /// What the closure answers is one state of the store: where the writer archived something meanwhile, it is asked again. So it must only read.
     func show<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
