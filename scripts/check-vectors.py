@@ -572,6 +572,17 @@ def page(r):
     return found
 
 
+def formed(r, forms):
+    """A page's plain form, whatever form it is written in."""
+    form = r.u8()
+    forms.add(form)
+    if form == 0:
+        return r
+    expect(r.u8(), 1, "page: dictionary")
+    size = r.varint()
+    return Reader(decompress_page(r.data[r.at:], size, page_dictionary()))
+
+
 def check_projections():
     file = load("projections.json")
     expect((file["projection"], file["version"]), ("conversations", 1), "projection")
@@ -587,6 +598,7 @@ def check_projections():
         expect(key[0], prefix, "row: prefix")
         return Reader(key[1:]), unseal(key, bytes.fromhex(v["bytes"]), "row")
 
+    forms = set()
     for v in file["conversations"]:
         key, r = opened(v, 0)
         found = {"id": uuid(key.take(16)), "kind": r.u8(), "order": "%016x" % r.u64(), "seq": r.varint(), "title": register(r)}
@@ -609,19 +621,12 @@ def check_projections():
             seq += r.varint()
             live += r.varint()
             found["fences"].append({"first_seq": seq, "live_before": live})
-        found |= {"open": page(r), "key": v["key"], "bytes": v["bytes"]}
+        found |= {"open": page(formed(r, forms)), "key": v["key"], "bytes": v["bytes"]}
         expect((found, key.done()), (v, True), "conversation " + v["id"])
-    forms = set()
     for v in file["pages"]:
         key, r = opened(v, 1)
         found = {"conversation": uuid(key.take(16)), "number": key.be64(), "key": v["key"], "bytes": v["bytes"]}
-        form = r.u8()
-        forms.add(form)
-        if form == 1:
-            expect(r.u8(), 1, "page: dictionary")
-            size = r.varint()
-            r = Reader(decompress_page(r.data[r.at:], size, page_dictionary()))
-        expect((found | page(r), key.done()), (v, True), f"page {v['number']}")
+        expect((found | page(formed(r, forms)), key.done()), (v, True), f"page {v['number']}")
     expect(forms, {0, 1}, "forms of pages")
     for v in file["members"]:
         key, r = opened(v, 2)

@@ -50,6 +50,9 @@ public final class ConversationStore: Sendable {
             custom[ObjectIdentifier(type)] = fold
             folds.append(fold)
         }
+        for fold in folds where fold.name.isEmpty || fold.name.utf8.count > 64 || !fold.name.utf8.allSatisfy(Self.isPartOfName) {
+            throw EventLogError(.invalidArgument, "\"\(fold.name)\" is no projection's name: 1 to 64 ASCII letters, digits, - and . are")
+        }
         guard Set(folds.map(\.name)).count == folds.count else {
             throw EventLogError(.invalidArgument, "two projections have the same name: \(folds.map(\.name).sorted().joined(separator: ", "))")
         }
@@ -68,6 +71,15 @@ public final class ConversationStore: Sendable {
         changes.participants = { [conversations, weak log = self.log] id in
             guard let log else { return nil }
             return try? conversations.read(in: log) { try $0.participants(of: id) }
+        }
+    }
+
+    private static func isPartOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"),
+            UInt8(ascii: "."):
+            true
+        default: false
         }
     }
 

@@ -89,7 +89,7 @@ public final class EventStore: Sendable {
     let maintenance = Monitor(false)
     private let lockFile: File?
     private let isOpen = Mutex(true)
-    let leadership = Mutex(LeaderState())
+    let leadership = Monitor(LeaderState())
 
     /// The frame under construction; whoever leads the queue holds it.
     struct LeaderState: ~Copyable {

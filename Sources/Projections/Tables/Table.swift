@@ -61,6 +61,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
 
+    /// The longest key that LMDB takes is 511 bytes.
+    static var keyBytesMax: Int { 480 }
+
     private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
 
     private func load(_ key: Key) throws -> Row? {
@@ -137,6 +140,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         let shard = shard(of: key)
         var index = shard.entries.index(forKey: key)
         if index == nil {
+            guard key.keyBytes.count <= Self.keyBytesMax else {
+                throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
+            }
             let row = try load(key)
             keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
