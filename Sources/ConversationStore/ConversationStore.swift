@@ -171,6 +171,11 @@ public final class ConversationStore: Sendable {
         try view { try $0.message(conversation, at: seq)?.message }
     }
 
+    /// The message that was sent at a seq, and how far each participant has got, as of the same moment.
+    public func messageAndReceipts(in conversation: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
+        try view { try $0.message(conversation, at: seq) }
+    }
+
     /// A message by its id. It is looked for from the newest on: where the seq is known, ask by that.
     public func message(in conversation: ConversationID, id: MessageID) throws -> Message? {
         try view { try $0.message(conversation, id)?.message }

@@ -321,7 +321,7 @@ extension EventStore {
             } catch let error as SystemError {
                 throw error.typed
             }
-            try flush()
+            try waitForSlice()
         }
     }
 }

@@ -30,6 +30,27 @@ extension EventStore {
         if let failure { throw failure }
     }
 
+    /// Waits until the archive has taken a slice of the journal, or has tried to take all of it.
+    func waitForSlice() throws {
+        let (seen, ticket) = flushing.withLock { state -> (UInt64, UInt64) in
+            if state.asked == state.begun {
+                state.asked += 1
+                flushing.wakeAll()
+            }
+            return (state.slices, state.asked)
+        }
+        let failure = flushing.withLock(waitingWhile: { $0.slices == seen && $0.done < ticket && !$0.hasEnded }) { $0.slices == seen ? $0.failure : nil }
+        if let failure { throw failure }
+    }
+
+    /// A slice of the journal is free again.
+    func noteSlice() {
+        flushing.withLock { state in
+            state.slices += 1
+            flushing.wakeAll()
+        }
+    }
+
     /// The flush's thread.
     func flushLoop() {
         let flusher = Flusher(store: self)

@@ -62,6 +62,8 @@ public final class EventStore: Sendable {
         var hasEnded = false
         /// How the last one ended.
         var failure: EventLogError?
+        /// Slices of the journal that the archive took, counted.
+        var slices: UInt64 = 0
     }
 
     public let path: String

@@ -250,6 +250,7 @@ final class Flusher {
         store.writer.withLock { $0.archived(seqs, through: state.position, memoryBytesMax: 32 << 20) }
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
         store.journal?.recycle(throughFrame: state.frame)
+        store.noteSlice()
     }
 
     /// One fold's rows on their way into the archive.

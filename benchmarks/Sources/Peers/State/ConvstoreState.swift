@@ -65,8 +65,8 @@ private final class ConvstoreReader: StateReader {
     }
 
     func readMessage(in conversation: ConversationID, seq: Seq) throws -> ReadSum {
-        guard let message = try store.message(in: conversation, at: seq) else { return ReadSum() }
-        return ReadSum(rows: 1, bytes: Self.bytes(of: message) + (try store.receipts(of: conversation)?.marks.count ?? 0))
+        guard let found = try store.messageAndReceipts(in: conversation, at: seq) else { return ReadSum() }
+        return ReadSum(rows: 1, bytes: Self.bytes(of: found.message) + found.receipts.marks.count)
     }
 
     func close() {}
