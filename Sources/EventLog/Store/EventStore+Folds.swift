@@ -26,8 +26,8 @@ extension EventStore {
     }
 
     /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
-    /// them is folded again at opening.
-    private static let foldSaveBytes = 24 << 20
+    /// them is folded again at opening. A store whose journal is small holds less of them, too.
+    private var foldSaveBytes: Int { min(24 << 20, options.journalBytesMax / 4 * 3) }
     /// And at the first flush after so long, so that opening beside us has little to fold.
     private static let foldSaveInterval = Duration.seconds(30)
 
@@ -36,7 +36,7 @@ extension EventStore {
         guard progress.foldedFrame > progress.cutFrame else { return }
         let now = ContinuousClock.now
         let due = folds.filter { slot in
-            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= Self.foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
+            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
         }
         let rows = foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
         for slot in due { slot.lastSave = now }
@@ -87,6 +87,15 @@ extension EventStore {
     /// The names of the folds that were named when the store was opened.
     package var foldNames: [String] { folds.map(\.fold.name) }
 
+    /// How far each fold's rows are saved, whether or not it was named when the store was opened.
+    func savedFolds() throws -> [String: Position] {
+        var saved: [String: Position] = [:]
+        for name in Set(try archive.environment.tableNames().compactMap(FoldRecord.name(ofTable:))) {
+            saved[name] = try archive.environment.read { [archive] in try FoldRecord.read(name, archive, $0).live?.position }
+        }
+        return saved
+    }
+
     // Opening.
 
     /// Attaches the folds' archived rows, and brings them up to the archived position. Before the journal's events are folded.
@@ -113,7 +122,7 @@ extension EventStore {
         }
     }
 
-    /// A store that is only read folds so many events in memory rather than refuse.
+    /// So many events are folded in memory: by a store that is only read, rather than refuse.
     private static let foldedInMemoryMax: Position = 200_000
 
     private func install(_ state: any FoldState, in slot: FoldSlot, table: FoldTable?, generation: UInt32) {
@@ -138,21 +147,22 @@ extension EventStore {
         try build(slot.state, slot.fold, table, from: from, to: to) { record, position in record.live?.position = position }
     }
 
-    /// Folds the whole log anew, beside the store, into a state over a file of its own that lives as long as the closure runs.
+    /// Folds the whole log anew, beside the store, into a state that lives as long as the closure runs: in memory if the log is small, else over a file
+    /// of its own.
     package func foldAnew<R>(
         _ fold: any EventFold, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil, _ body: (any FoldState) throws -> R
     ) throws -> R {
         try checkOpen()
-        let scratch = try ScratchArchive()
-        defer { scratch.remove() }
-        let table = try scratch.table(fold.name)
-        let state = fold.makeState(over: table)
         let total = lastPosition
+        let scratch = total > Self.foldedInMemoryMax ? try ScratchArchive() : nil
+        defer { scratch?.remove() }
+        let table = try scratch?.table(fold.name)
+        let state = fold.makeState(over: table)
         try replay(through: total) { event in
             try state.fold(event)
             if event.position & 0x3FFF == 0 {
                 try progress?(event.position, total)
-                if state.unsavedBytes > Self.buildBytesMax {
+                if let scratch, let table, state.unsavedBytes > Self.buildBytesMax {
                     let rows = state.freeze()
                     var batch = RowBatch()
                     try rows.encode(into: &batch)
