@@ -166,7 +166,7 @@ extension EventStore {
                     let rows = state.freeze()
                     var batch = RowBatch()
                     try rows.encode(into: &batch)
-                    try scratch.environment.write { try batch.write(to: table.table, &$0) }
+                    try scratch.write { try batch.write(to: table.table, &$0) }
                     state.settle(rows)
                 }
             }
@@ -268,6 +268,14 @@ extension EventStore {
     func endRebuilding() { rebuilding.withLock { $0 = false } }
 
     func rebuild(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
+        do {
+            try rebuildUntyped(slot, isOpening: isOpening, progress: progress)
+        } catch let error as LMDBError {
+            throw Archive.typed(error, archive.path)
+        }
+    }
+
+    private func rebuildUntyped(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
         let fold = slot.fold
         var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
