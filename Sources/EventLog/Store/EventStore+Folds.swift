@@ -103,13 +103,12 @@ extension EventStore {
         let position = try archive.environment.read { [archive] in try archive.state($0).position }
         foldLock.write { foldedPosition = position }
         for slot in folds {
-            let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
-            if let live = record.live, live.version == slot.fold.version, live.position <= position,
-                let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
-            {
-                install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
-                if live.position < position { try catchUp(slot, from: live.position, to: position) }
-            } else if journal == nil {
+            do {
+                if try attach(slot, position) { continue }
+            } catch let error as EventLogError where error.code == .damaged {
+                // Rows that cannot be read: the log says what they hold. If it is the log that is damaged, folding it anew says so.
+            }
+            if journal == nil {
                 guard position <= Self.foldedInMemoryMax else {
                     throw EventLogError(
                         .projectionMissing, "\(path): the projection \(slot.fold.name) is missing or of another version; run `convstore rebuild`")
@@ -120,6 +119,17 @@ extension EventStore {
                 try rebuild(slot, isOpening: true, progress: options.foldProgress)
             }
         }
+    }
+
+    /// Takes up the rows that are saved, and brings them up to the archived position; false if there are none that are of use.
+    private func attach(_ slot: FoldSlot, _ position: Position) throws -> Bool {
+        let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
+        guard let live = record.live, live.version == slot.fold.version, live.position <= position,
+            let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
+        else { return false }
+        install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
+        if live.position < position { try catchUp(slot, from: live.position, to: position) }
+        return true
     }
 
     /// So many events are folded in memory: by a store that is only read, rather than refuse.
@@ -275,9 +285,18 @@ extension EventStore {
         }
     }
 
+    /// What the archive says of a fold; nothing, if that cannot be read.
+    private func foldRecord(_ name: String) throws -> FoldRecord {
+        do {
+            return try archive.environment.read { [archive] in try FoldRecord.read(name, archive, $0) }
+        } catch let error as EventLogError where error.code == .damaged {
+            return FoldRecord()
+        }
+    }
+
     private func rebuildUntyped(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
         let fold = slot.fold
-        var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
+        var record = try foldRecord(fold.name)
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
         // LMDB has one writer at a time, and its map may not grow beside one: a flush waits.
         try maintenance.withLock { _ in
@@ -287,7 +306,7 @@ extension EventStore {
                 return  // One that was cut off.
             }
             // As it is now: a flush may have moved the live position since, and an older one beside newer rows would count events twice.
-            record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
+            record = try foldRecord(fold.name)
             let number = slot.table == nil ? record.live.map { $0.number ^ 1 } ?? 0 : slot.generation ^ 1
             if let old = try archive.foldTable(fold.name, number, creates: false) { try archive.drop(old) }
             record.building = FoldRecord.Generation(version: fold.version, number: number, position: 0)
