@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compares a store with the model, line by line, over many generated files.
+# Compares a store with the model, line by line and screen by screen (timelines, lobbies), over many generated files.
 #   Tests/differential.sh COUNT [FIRST-SEED] [EVENTS]     needs Python 3 and ../shared/model (or MODEL=folder)
 # Every third file has more refused lines, every fifth fewer conversations and more users.
 set -eu
@@ -21,12 +21,13 @@ while [ "$seed" -lt "$end" ]; do
         [ $((seed % 5)) -ne 0 ] || options="--conversations 4 --users 30 --bad 0.1"
         python3 "$model/generate.py" --seed "$seed" --events "$events" $options >"$folder/seed-$seed.jsonl"
         python3 "$model/fold.py" "$folder/seed-$seed.jsonl" --outcomes >"$folder/seed-$seed.expected.jsonl"
+        python3 Tests/Fixtures/tools/screens.py "$model" "$folder/seed-$seed.jsonl" >"$folder/seed-$seed.screens.jsonl"
         seed=$((seed + 1)); step=$((step + 1))
     done
-    CONVSTORE_MODEL_FILES="$folder" SWIFT_BACKTRACE=enable=no swift test --skip-build --filter DifferentialTests >"$folder/log" 2>&1 || {
+    CONVSTORE_MODEL_FILES="$folder" SWIFT_BACKTRACE=enable=no swift test --skip-build --filter 'DifferentialTests|ScreensTests' >"$folder/log" 2>&1 || {
         grep -E "✘|Fatal|signal" "$folder/log" | cut -c1-600
         echo "differential: failed among the seeds before $seed"
         exit 1
     }
 done
-echo "differential: $count files of $events lines, seeds $first to $((end - 1)): all outcomes as the model's"
+echo "differential: $count files of $events lines, seeds $first to $((end - 1)): all outcomes and screens as the model's"

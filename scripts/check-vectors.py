@@ -9,6 +9,7 @@ import ctypes.util
 import hashlib
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -284,6 +285,23 @@ def decompress(data, size):
     return out.raw[:size]
 
 
+def page_dictionary():
+    """Dictionary 1, as the source has it in base64."""
+    source = (ROOT / "Sources/Projections/Conversations/PageDictionary.swift").read_text()
+    return base64.b64decode(re.sub(r"[\\\s]", "", source.split('"""')[1]))
+
+
+def decompress_page(data, size, dictionary):
+    library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
+    library.ZSTD_createDCtx.restype = ctypes.c_void_p
+    library.ZSTD_decompress_usingDict.restype = ctypes.c_size_t
+    out = ctypes.create_string_buffer(size + 1)
+    written = library.ZSTD_decompress_usingDict(ctypes.c_void_p(library.ZSTD_createDCtx()), out, ctypes.c_size_t(size + 1), data,
+                                                ctypes.c_size_t(len(data)), dictionary, ctypes.c_size_t(len(dictionary)))
+    expect(written, size, "decompressed size of a page")
+    return out.raw[:size]
+
+
 def put_varint(value):
     out = bytearray()
     while value > 127:
@@ -508,6 +526,122 @@ def check_rows():
     expect(keys, key["keys"], "key file's keys")
 
 
+def optional_text(r):
+    return r.text() if r.u8() else None
+
+
+def stamp(r):
+    return {"time": "%016x" % r.u64(), "replica": uuid(r.take(16)), "counter": r.varint()}
+
+
+def register(r, name=None):
+    found = {"name": name} if name is not None else {}
+    value = optional_text(r)
+    return found | ({"value": value} if value is not None else {}) | ({"stamp": stamp(r)} if r.u8() else {})
+
+
+def page(r):
+    """A page's plain form; the reader ends with it."""
+    found = {"text_bytes": r.varint(), "messages": []}
+    seq = time = 0
+    for _ in range(r.varint()):
+        m = Reader(r.block())
+        seq += m.varint()
+        time += m.zigzag()
+        one = {"id": uuid(m.take(16)), "seq": seq, "sent_at": time}
+        flags, role_and_state = m.u8(), m.u8()
+        one |= {"is_edited": bool(flags & 1), "is_erased": bool(flags & 2), "role": role_and_state >> 4, "state": role_and_state & 15}
+        one |= {"author": m.varint(), "chunks": m.varint(), "text": m.text(), "reactions": []}
+        if flags & 4:
+            one["reply_to"] = uuid(m.take(16))
+        if flags & 8:
+            reason = optional_text(m)
+            one |= {"finish_reason": reason} if reason is not None else {}
+            one |= {"input_tokens": m.varint(), "output_tokens": m.varint()} if m.u8() else {}
+        if flags & 16:
+            one["interrupted_reason"] = m.text()
+        if flags & 32:
+            one |= {"edit": stamp(m), "is_edit_erased": m.u8() == 1}
+        if flags & 64:
+            one["parts"] = m.text()
+        if flags & 128:
+            one["reactions"] = [{"emoji": m.text(), "author": m.varint(), "is_on": m.u8() == 1, "stamp": stamp(m)} for _ in range(m.varint())]
+        expect(m.done(), True, "a message's end")
+        found["messages"].append(one)
+    expect(r.done(), True, "a page's end")
+    return found
+
+
+def formed(r, forms):
+    """A page's plain form, whatever form it is written in."""
+    form = r.u8()
+    forms.add(form)
+    if form == 0:
+        return r
+    expect(r.u8(), 1, "page: dictionary")
+    size = r.varint()
+    return Reader(decompress_page(r.data[r.at:], size, page_dictionary()))
+
+
+def check_projections():
+    file = load("projections.json")
+    expect((file["projection"], file["version"]), ("conversations", 1), "projection")
+    for v in file["records"]:
+        key = bytes.fromhex(v["key"])
+        expect(key, b"fold." + v["projection"].encode(), "record: key")
+        r = unseal(key, bytes.fromhex(v["bytes"]), "record")
+        found = {field: {"version": r.u32(), "number": r.u32(), "position": r.u64()} for field in ("live", "building") if r.u8()}
+        expect((found, r.done()), ({f: v[f] for f in ("live", "building") if f in v}, True), "record")
+
+    def opened(v, prefix):
+        key = bytes.fromhex(v["key"])
+        expect(key[0], prefix, "row: prefix")
+        return Reader(key[1:]), unseal(key, bytes.fromhex(v["bytes"]), "row")
+
+    forms = set()
+    for v in file["conversations"]:
+        key, r = opened(v, 0)
+        found = {"id": uuid(key.take(16)), "kind": r.u8(), "order": "%016x" % r.u64(), "seq": r.varint(), "title": register(r)}
+        found["attributes"] = [register(r, r.text()) for _ in range(r.varint())]
+        found["people"] = []
+        for _ in range(r.varint()):
+            person, mask = {"user": r.text()}, r.u8()
+            person |= {"is_in": bool(mask & 1), "delivered_to": r.varint() if mask & 2 else 0, "read_to": r.varint() if mask & 4 else 0}
+            person |= {"mark": r.varint(), "live_to_mark": r.varint()} if mask & 8 else {"mark": 0, "live_to_mark": 0}
+            found["people"].append(person)
+        found |= {"messages": r.varint(), "live": r.varint()}
+        if r.u8():
+            last = {"id": uuid(r.take(16)), "seq": r.varint(), "author": r.varint()}
+            role_and_state = r.u8()
+            found["last"] = last | {"role": role_and_state >> 4, "state": role_and_state & 15, "sent_at": r.varint(), "snippet": r.text()}
+        found["systems"] = [r.varint() for _ in range(r.varint())]
+        found |= {"pages": r.varint(), "stride": r.varint(), "open_first_seq": r.varint(), "fences": []}
+        seq = live = 0
+        for _ in range(r.varint()):
+            seq += r.varint()
+            live += r.varint()
+            found["fences"].append({"first_seq": seq, "live_before": live})
+        found |= {"open": page(formed(r, forms)), "key": v["key"], "bytes": v["bytes"]}
+        expect((found, key.done()), (v, True), "conversation " + v["id"])
+    for v in file["pages"]:
+        key, r = opened(v, 1)
+        found = {"conversation": uuid(key.take(16)), "number": key.be64(), "key": v["key"], "bytes": v["bytes"]}
+        expect((found | page(formed(r, forms)), key.done()), (v, True), f"page {v['number']}")
+    expect(forms, {0, 1}, "forms of pages")
+    for v in file["members"]:
+        key, r = opened(v, 2)
+        expect(key.take(16), sha(v["user"].encode())[:16], "member: user")
+        found = {"user": v["user"], "conversation": uuid(key.take(16)), "is_in": r.u8() == 1, "key": v["key"], "bytes": v["bytes"]}
+        found["preferences"] = [register(r, r.text()) for _ in range(r.varint())]
+        expect((found, key.done(), r.done()), (v, True, True), "member")
+    for v in file["streams"]:
+        key, r = opened(v, 3)
+        found = {"conversation": uuid(key.take(16)), "seq": key.be64(), "message": uuid(r.take(16)), "author": r.text(), "replica": uuid(r.take(16))}
+        expect((found | {"key": v["key"], "bytes": v["bytes"]}, key.done(), r.done()), (v, True, True), "stream")
+    for kind in ("conversations", "pages", "members", "streams"):
+        expect([v["key"] for v in file[kind]], sorted(v["key"] for v in file[kind]), kind + ": order")
+
+
 def main():
     expect(xxh64(b""), 0xEF46DB3751D8E999, "XXH64 of nothing")
     expect(xxh64(b"Nobody inspects the spammish repetition"), 0xFBCEA83C8A378BF1, "XXH64 of its known text")
@@ -516,6 +650,7 @@ def main():
     check_run(known)
     check_seeds()
     check_rows()
+    check_projections()
     print(f"docs/vectors: {checks} checks by an independent decoder, none failed")
 
 

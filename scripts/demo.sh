@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Imports real conversations and recorded AI streams into a new store, replays one, verifies all, and says what it did and how fast.
+# Imports real conversations and recorded AI streams into a new store, replays one, chats, records an answer, shows lobby and timeline, verifies all,
+# and says what it did and how fast.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/opt/swift/usr/bin
@@ -53,11 +54,26 @@ say "5. Some of the conversations"
 "$convstore" conversations --store "$store" >"$work/conversations"
 head -n 12 "$work/conversations"
 
-say "6. Everything read again: numbering, checksums, hashes, the archive's structure"
-timed "$convstore" verify --store "$store"
+say "6. A chat from the shell; the answer comes off a provider's wire (a recorded one), delta by delta"
+short=$fixtures/streams/pydantic-ai/anthropic/test_anthropic_web_fetch_tool_stream.sse
+[ -f "$short" ] || short=$one
+chat=$("$convstore" new --store "$store" --author ada --participant bot --kind assistant --title "Pydantic AI")
+"$convstore" send --store "$store" "$chat" --author ada "What is Pydantic AI?" >/dev/null
+"$convstore" record --store "$store" "$chat" --author bot <"$short"
+"$convstore" react --store "$store" "$chat" @3 👍 --author ada >/dev/null
+other=$("$convstore" new --store "$store" --author ada --participant bot --kind assistant --title "Storage engines")
+"$convstore" send --store "$store" "$other" --author ada "What is LMDB?" >/dev/null
+
+say "7. Ada's chat list, with what she has not read; and the chat"
+"$convstore" lobby --store "$store" --user ada
+echo
+"$convstore" timeline --store "$store" "$chat"
+
+say "8. Everything read again: numbering, checksums, hashes, the archive's structure; and all events folded anew, to compare with what is shown"
+timed "$convstore" verify --store "$store" --projections
 verified=$took
 
-say "7. What it takes"
+say "9. What it takes"
 "$convstore" stats --store "$store"
 stats=$("$convstore" stats --store "$store" --json)
 events=$(field events <<<"$stats")
@@ -67,4 +83,4 @@ rate() { echo $(($1 * 1000000 / ($2 > 0 ? $2 : 1))); }
 say "Done"
 echo "$events events of $(field conversations <<<"$stats") conversations, durable in $disk KiB on disk."
 echo "Conversations imported in $(seconds $dialogue), parsing and syncing included: $(rate "$events" $dialogue) events/s; streams in $(seconds $recorded);"
-echo "all verified in $(seconds $verified): $(rate "$events" $verified) events/s. (Wall clock, on $(uname -m) with $(getconf _NPROCESSORS_ONLN) cores.)"
+echo "all verified, projections too, in $(seconds $verified): $(rate "$events" $verified) events/s. (Wall clock, on $(uname -m) with $(getconf _NPROCESSORS_ONLN) cores.)"

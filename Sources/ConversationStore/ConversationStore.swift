@@ -50,6 +50,9 @@ public final class ConversationStore: Sendable {
             custom[ObjectIdentifier(type)] = fold
             folds.append(fold)
         }
+        for fold in folds where fold.name.isEmpty || fold.name.utf8.count > 64 || !fold.name.utf8.allSatisfy(Self.isPartOfName) {
+            throw EventLogError(.invalidArgument, "\"\(fold.name)\" is no projection's name: 1 to 64 ASCII letters, digits, - and . are")
+        }
         guard Set(folds.map(\.name)).count == folds.count else {
             throw EventLogError(.invalidArgument, "two projections have the same name: \(folds.map(\.name).sorted().joined(separator: ", "))")
         }
@@ -68,6 +71,15 @@ public final class ConversationStore: Sendable {
         changes.participants = { [conversations, weak log = self.log] id in
             guard let log else { return nil }
             return try? conversations.read(in: log) { try $0.participants(of: id) }
+        }
+    }
+
+    private static func isPartOfName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"),
+            UInt8(ascii: "."):
+            true
+        default: false
         }
     }
 
@@ -177,7 +189,12 @@ public final class ConversationStore: Sendable {
     public func contextWindow(
         of conversation: ConversationID, budget: Int, reserve: Int = 0, counter: some TokenCounter = FourCharacterEstimate()
     ) throws -> ContextWindow? {
-        try view { try $0.window(conversation, budget: budget, reserve: reserve, counter: counter) }
+        // The counter is the caller's, and may be slow: it runs while nothing is lent.
+        let found = try view { (try $0.systemMessage(conversation), try $0.windowPart(conversation, before: .max, count: 32)) }
+        guard let first = found.1 else { return nil }
+        return try ContextWindow(system: found.0, first: first, budget: budget, reserve: reserve, counter: counter) { seq, count in
+            try view { try $0.windowPart(conversation, before: seq, count: count) }
+        }
     }
 
     /// Lends the state of one of the application's own projections. Commits wait meanwhile: keep it short.

@@ -75,10 +75,15 @@ final class ProjectionState<P: Projection>: FoldState {
 
     func freeze() -> any FrozenRows { Frozen(parts: tables.map { $0.freezeAny() }) }
 
-    func settle(_ rows: any FrozenRows) {
-        guard let rows = rows as? Frozen else { return }
-        for (table, part) in zip(tables, rows.parts) { table.settleAny(part) }
+    func settle(_ rows: any FrozenRows, from place: FrozenPlace) -> FrozenPlace? {
+        guard let rows = rows as? Frozen, place.table < tables.count else { return nil }
+        if let next = tables[place.table].settleAny(rows.parts[place.table], from: place.row, count: Self.rowsSettledAtOnce) {
+            return FrozenPlace(table: place.table, row: next)
+        }
+        return place.table + 1 < tables.count ? FrozenPlace(table: place.table + 1, row: 0) : nil
     }
+
+    private static var rowsSettledAtOnce: Int { 512 }
 
     private struct Frozen: FrozenRows {
         let parts: [any FrozenRows]

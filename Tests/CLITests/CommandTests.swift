@@ -26,6 +26,9 @@ import Testing
         #expect(try Program.run("import", "--store", store, folder["absent"]).status == 66)
         #expect(!FileManager.default.fileExists(atPath: store))
         #expect(try Program.run("import", "--store", folder["no/such/place"], file).status == 73)
+        #expect(try Program.run("import", "--store", "", file).status == 64)
+        #expect(try Program.run("export", "--salvage", "--store", store).status == 66)
+        #expect(try Program.run("export", "--salvage", "--store", file).status == 66)
     }
 
     @Test("Errors are one line that says what and where, without a user's control characters")
@@ -132,6 +135,37 @@ import Testing
         #expect(try Program.run("replay", "--store", store, "--json", "--from", "3", "--to", "2").status == 64)
     }
 
+    @Test("A pace slower than any clock waits; it does not overflow")
+    func slowest() throws {
+        try fill(Lines.created(1) + Lines.sent(1, message: 2, "one"))
+        let (process, _, _, kept) = try Program.start(["replay", "--store", store, "--speed", "5e-324"])
+        // The first event is shown at once; then it waits for the second.
+        for _ in 0..<500 where try !kept.text("output").contains("of a, b") && process.isRunning { usleep(20_000) }
+        #expect(process.isRunning)
+        kill(process.processIdentifier, SIGKILL)  // Whoever runs the tests may have blocked the others.
+        process.waitUntilExit()
+        #expect(try kept.text("output").contains("of a, b"))
+        #expect(try kept.text("errors").isEmpty)
+    }
+
+    @Test("Descriptors that were closed at the start cost nobody their bytes: 74 where something was to be written")
+    func closedDescriptors() throws {
+        try fill(Lines.created(1) + Lines.sent(1, message: 2, "one"))
+        for (closing, status) in [("<&-", 0), (">&-", 74), ("2>&-", 0), ("<&- >&- 2>&-", 74), (">/dev/full", 74)] {
+            for command in ["export --store \"$1\"", "import --json --store \"$1\" \"$2\"", "--version"] {
+                let process = Process()
+                process.executableURL = URL(fileURLWithPath: "/bin/sh")
+                process.arguments = ["-c", "\"$0\" \(command) \(closing)", Program.path, store, folder["events.jsonl"]]
+                process.standardOutput = FileHandle.nullDevice
+                process.standardError = FileHandle.nullDevice
+                try process.run()
+                process.waitUntilExit()
+                #expect(process.terminationStatus == status, "\(command) \(closing)")
+            }
+        }
+        #expect(try Program.run("verify", "--store", store).status == 0)
+    }
+
     @Test("Proofs made with the store are checked without it, and a changed one is exit 65")
     func proofs() throws {
         try fill(Lines.created(1) + Lines.sent(1, message: 2, "one") + Lines.sent(1, message: 3, "two"))
@@ -144,6 +178,8 @@ import Testing
         #expect(try Program.run("audit", "check", proof, "--key", key).status == 0)
         try folder.write("changed", folder.text("proof").replacing("\"seq\":2", with: "\"seq\":3"))
         #expect(try Program.run("audit", "check", folder["changed"]).status == 65)
+        #expect(try Program.run("audit", "check", "--json", folder["changed"]).object()["ok"] as? Bool == false)
+        #expect(try Program.run("audit", "check", "--json", proof).object()["ok"] as? Bool == true)
         let grown = try Program.run("audit", "prove", "--store", store, "--conversation", "0", "--from", "1", "--to", "3").output
         try folder.write("grown", grown)
         #expect(try Program.run("audit", "check", folder["grown"]).status == 0)

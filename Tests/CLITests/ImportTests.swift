@@ -124,6 +124,50 @@ import Testing
     func noStream() throws {
         let file = try folder.write("x.sse", "data: {\"hello\":1}\n\n")
         #expect(try Program.run("import", "--store", store, "--format", "stream", file).status == 65)
-        #expect(try Program.run("export", "--store", store).output.isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: store))
+    }
+
+    @Test("An import that can keep nothing leaves no store behind", arguments: ["events", "dialogue", "stream", "exact", "rejects"])
+    func nothing(kind: String) throws {
+        let file = try folder.write("x", "{}\n" + Lines.created(1))
+        let options =
+            switch kind {
+            case "exact": ["--exact"]
+            case "rejects": ["--rejects", folder["no/such/place"]]
+            default: ["--format", kind]
+            }
+        let outcome = try Program.run(["import", "--store", store, "--json", file] + options)
+        #expect(outcome.status == (kind == "rejects" ? 73 : 65))
+        #expect(!FileManager.default.fileExists(atPath: store))
+    }
+
+    @Test("What `export --exact` did not write is exit 65, with the file's name; what stands before it is kept")
+    func notExact() throws {
+        let source = folder["source"]
+        try Program.run("import", "--store", source, try folder.write("e", Lines.created(1) + Lines.sent(1, message: 2, "one")))
+        let exact = try Program.run("export", "--store", source, "--exact").output
+        let file = try folder.write("exact", exact.replacing("\"seq\":2,", with: "\"seq\":9,"))
+        let outcome = try Program.run("import", "--store", store, "--exact", "--json", file)
+        #expect(outcome.status == 65)
+        #expect(outcome.errors.contains("\(file): "))
+        #expect(try outcome.object()["accepted"] as? Int == 1)
+    }
+
+    @Test("A log copied with the last clock there is goes on")
+    func lastClock() throws {
+        let source = folder["source"]
+        try Program.run("import", "--store", source, try folder.write("e", Lines.created(1)))
+        let exact = try Program.run("export", "--store", source, "--exact").output
+        let file = try folder.write("exact", exact.replacing(/"hlc":"[0-9a-f]*","origin"/, with: "\"hlc\":\"ffffffffffffffff\",\"origin\""))
+        #expect(try Program.run("import", "--store", store, "--exact", file).status == 0)
+        #expect(try Program.run("import", "--store", store, try folder.write("more", Lines.sent(1, message: 2, "more"))).status == 0)
+        #expect(try Program.run("verify", "--store", store).status == 0)
+    }
+
+    @Test("A file that is read is not written over", arguments: ["--rejects", "--acks"])
+    func overwriting(option: String) throws {
+        let file = try folder.write("events.jsonl", Lines.created(1))
+        #expect(try Program.run("import", "--store", store, option, folder.path + "/./events.jsonl", file).status == 64)
+        #expect(try folder.text("events.jsonl") == Lines.created(1))
     }
 }

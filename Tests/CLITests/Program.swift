@@ -52,6 +52,24 @@ enum Program {
         return (process, output, errors, files)
     }
 
+    /// Sends SIGINT, and answers the status with which the process ends; kills it and answers -1 if it does not.
+    static func interrupt(_ process: Process) -> Int32 {
+        process.interrupt()
+        if eventually({ !process.isRunning }) { return process.terminationStatus }
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+        return -1
+    }
+
+    /// Asks again and again until it is true; false after twenty seconds.
+    static func eventually(_ condition: () throws -> Bool) -> Bool {
+        for _ in 0..<1000 {
+            if (try? condition()) ?? false { return true }
+            usleep(20_000)
+        }
+        return false
+    }
+
     @discardableResult
     static func run(_ arguments: String..., input: String? = nil) throws -> Outcome { try run(arguments, input: input) }
 

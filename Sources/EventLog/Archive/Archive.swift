@@ -1,6 +1,12 @@
 internal import Crypto
 internal import Synchronization
 
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
 /// The archive: sealed runs, the logs' rows and the store's own facts in one LMDB environment (docs/FORMAT.md, "Archive").
 final class Archive: Sendable {
     let environment: LMDBEnvironment
@@ -92,8 +98,14 @@ final class Archive: Sendable {
             let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
             // A directory that we may not write to: no other process can be writing with us either.
             let usesLock = !isReadOnly || Directory.isWritable(path)
-            let environment = try LMDBEnvironment(
-                path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+            let environment: LMDBEnvironment
+            do throws(LMDBError) {
+                environment = try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+            } catch {
+                // No room for a lock file, so nobody else has one: what there is can be read all the same.
+                guard isReadOnly, usesLock, error.code == ENOSPC || error.code == EDQUOT else { throw error }
+                environment = try LMDBEnvironment(path: path, isReadOnly: true, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: false)
+            }
             let tables = try environment.tables(tableNames).compactMap { $0 }
             guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
             return (environment, tables)
@@ -110,7 +122,7 @@ final class Archive: Sendable {
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
         switch error.code {
-        case 28, 122: EventLogError(.diskFull, "\(path): \(error); nothing was written: free some space and try again")
+        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error); nothing was written: free some space and try again")
         case -30796, -30797, -30793, -30794, -30786, -30784: damaged(path, error.description)
         default: EventLogError(.inputOutput, "\(path): \(error)")
         }

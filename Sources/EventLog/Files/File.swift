@@ -109,7 +109,22 @@ final class File: Sendable {
     func unlock() { flock(descriptor, LOCK_UN) }
 
     /// Takes the advisory lock, which no other open of the file may hold; false if one does.
-    func lockExclusively() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
+    ///
+    /// One that only looks (``isLocked``) holds it for a moment: so a refusal is believed when it lasts.
+    func lockExclusively() -> Bool {
+        for attempt in 0..<5 {
+            if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+            if attempt < 4 { usleep(2000) }
+        }
+        return false
+    }
+
+    /// Whether someone holds the lock exclusively. Those who look do not see one another.
+    var isLocked: Bool {
+        guard flock(descriptor, LOCK_SH | LOCK_NB) == 0 else { return true }
+        flock(descriptor, LOCK_UN)
+        return false
+    }
 }
 
 /// What is done to directories and names.

@@ -24,8 +24,27 @@ package protocol FoldState: AnyObject, Sendable {
     var unsavedBytes: Int { get }
     /// What changed since it was last asked; later changes do not touch it.
     func freeze() -> any FrozenRows
-    /// The rows are in the table now.
-    func settle(_ rows: any FrozenRows)
+    /// The rows are in the table now. Takes note of some of them, so that readers need not wait for all, and answers where to go on.
+    func settle(_ rows: any FrozenRows, from place: FrozenPlace) -> FrozenPlace?
+}
+
+/// How far a state has taken note of frozen rows.
+package struct FrozenPlace: Sendable {
+    package var table: Int
+    package var row: Int
+
+    package init(table: Int = 0, row: Int = 0) {
+        self.table = table
+        self.row = row
+    }
+}
+
+extension FoldState {
+    /// The rows are in the table now; for a state that nobody else reads.
+    func settle(_ rows: any FrozenRows) {
+        var place: FrozenPlace? = FrozenPlace()
+        while let next = place { place = settle(rows, from: next) }
+    }
 }
 
 /// Rows as they were at one moment, to be written by another thread.

@@ -37,7 +37,7 @@ package final class FoldTable: Sendable {
     }
 }
 
-/// What the archive says of a fold (docs/FORMAT.md, "folds").
+/// What the archive says of a fold (docs/FORMAT.md, "Projections").
 struct FoldRecord: Hashable {
     struct Generation: Hashable {
         var version: UInt32

@@ -40,7 +40,7 @@ final class FileJournal: Journal {
     private let directory: String
     private let store: StoreID
     private let slotBytes: Int
-    private let state: Mutex<State>
+    private let state: Monitor<State>
 
     static func path(_ directory: String, _ slot: Int) -> String { "\(directory)/journal.\(slot)" }
 
@@ -60,7 +60,7 @@ final class FileJournal: Journal {
             try piece.bytes.withUnsafeBytes { try file.write($0, at: piece.offset) }
             try file.syncAll()
         }
-        state = Mutex(
+        state = Monitor(
             State(
                 slots: slots, generation: recovered.lastGeneration, frame: recovered.lastFrame, checksum: recovered.lastChecksum,
                 writtenFrame: recovered.lastFrame, syncedFrame: recovered.lastFrame, writtenPosition: recovered.lastPosition,

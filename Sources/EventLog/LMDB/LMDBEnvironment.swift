@@ -59,6 +59,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         if isReadOnly { flags |= UInt32(MDB_RDONLY) }
         if !usesLock { flags |= UInt32(MDB_NOLOCK) }
         if isScratch { flags |= UInt32(MDB_NOSYNC) }
+        if usesLock { try Self.allocateLockFile(path + "-lock") }
         try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
         if usesLock {
             var dead: CInt = 0
@@ -70,6 +71,21 @@ final class LMDBEnvironment: @unchecked Sendable {
         close()
         pthread_rwlock_destroy(gate)
         gate.deallocate()
+    }
+
+    /// LMDB leaves its lock file sparse and maps it: on a full disk, touching it is a SIGBUS. Its first page, which holds the locks and the slots of
+    /// the first 61 readers, gets its block before.
+    private static func allocateLockFile(_ path: String) throws(LMDBError) {
+        #if canImport(Glibc)
+            var status = stat()
+            // Once somebody maps it, it has its block; and closing a descriptor of it would drop this process's locks on it.
+            if stat(path, &status) == 0, status.st_blocks > 0 { return }
+            let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { return }  // Opening the environment says why.
+            let code = posix_fallocate(descriptor, 0, 4096)
+            Glibc.close(descriptor)
+            if code == ENOSPC || code == EDQUOT { throw LMDBError(code: code, call: "posix_fallocate") }
+        #endif
     }
 
     func close() {

@@ -57,11 +57,20 @@ extension EventStore {
 
     /// The archive holds the oldest cut now.
     func settle(_ done: FoldCut) {
-        foldProgress.withLock { progress in
-            guard progress.cuts.first?.frame == done.frame else { return }
+        let isNext = foldProgress.withLock { progress in
+            guard progress.cuts.first?.frame == done.frame else { return false }
             progress.cuts.removeFirst()
-            foldLock.write { for (slot, rows) in done.rows where !slot.isBroken { slot.state.settle(rows) } }
+            return true
         }
+        guard isNext else { return }
+        // Commits go on meanwhile; no rebuild can put another state in the slot, as this flush holds `maintenance`.
+        for (slot, rows) in done.rows where !slot.isBroken { settle(rows, in: slot) }
+    }
+
+    /// A little at a time: readers come in between.
+    private func settle(_ rows: any FrozenRows, in slot: FoldSlot) {
+        var place: FrozenPlace? = FrozenPlace()
+        while let next = place { place = foldLock.write { slot.state.settle(rows, from: next) } }
     }
 
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
@@ -79,7 +88,7 @@ extension EventStore {
                     try batch.write(to: table.table, &transaction)
                     try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
                 }
-                foldLock.write { slot.state.settle(rows) }
+                settle(rows, in: slot)
             }
         }
     }

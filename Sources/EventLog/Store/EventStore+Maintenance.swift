@@ -41,7 +41,12 @@ extension EventStore {
         let size = try File(archive.path, O_RDONLY).size
         let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
         defer { target.close() }
-        let folds = try archive.environment.tableNames().filter(FoldRecord.isTableName)
+        // What no record names is left behind: it may hold what was erased since.
+        let folds = try archive.environment.tableNames().filter { table in
+            guard let name = FoldRecord.name(ofTable: table) else { return false }
+            let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
+            return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
+        }
         let tables = try target.tables(Archive.tableNames + folds).compactMap { $0 }
         let foldTables = try archive.environment.tables(folds, creates: false)
         guard !foldTables.contains(where: { $0 == nil }) else {

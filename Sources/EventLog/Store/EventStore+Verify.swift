@@ -41,7 +41,7 @@ extension EventStore {
 
     static func isBesideWriter(_ path: String) throws -> Bool {
         guard let file = try? File(path + "/lock", 0) else { return false }
-        return !file.lockExclusively()
+        return file.isLocked
     }
 }
 
@@ -93,6 +93,10 @@ private struct Verifier {
             }
             guard let (start, run, failure) = found, start <= snapshot.archived || run != nil else { break }
             if start > state.position { break }
+            guard start > 0 else {
+                note("I2: a run at position 0", &report)
+                continue
+            }
             report.segments += 1
             if start != position { note("I2: positions \(position) to \(start - 1) are missing", &report) }
             guard let run else {

@@ -89,7 +89,7 @@ public final class EventStore: Sendable {
     let maintenance = Monitor(false)
     private let lockFile: File?
     private let isOpen = Mutex(true)
-    let leadership = Mutex(LeaderState())
+    let leadership = Monitor(LeaderState())
 
     /// The frame under construction; whoever leads the queue holds it.
     struct LeaderState: ~Copyable {
@@ -137,7 +137,7 @@ public final class EventStore: Sendable {
 
     private static func isHeldByWriter(_ path: String) throws -> Bool {
         guard let file = try? File(path + "/lock", O_RDONLY) else { return false }
-        return !file.lockExclusively()
+        return file.isLocked
     }
 
     private static func checkIsStore(_ path: String) throws {
@@ -146,6 +146,7 @@ public final class EventStore: Sendable {
             throw EventLogError(.noSuchStore, "\(path): no such store: \(String(cString: strerror(errno)))")
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
+        guard access(path, X_OK) == 0 else { throw EventLogError(.inputOutput, "\(path): \(String(cString: strerror(errno)))") }
         guard Directory.exists(Archive.path(path)) || Directory.exists(KeyFile.path(path)) else {
             throw EventLogError(.noSuchStore, "\(path): the directory holds no store")
         }
@@ -194,6 +195,8 @@ public final class EventStore: Sendable {
         try lock.truncate(to: 0)
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
         lockFile = lock
+        // What a compaction left that was cut off: it may hold texts that were erased since.
+        for name in ["archive.new", "archive.new-lock", "key.new"] { try Directory.remove(path + "/" + name) }
         try ArchiveCheck.beforeMapping(path, isBesideWriter: false)
         archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
         id = try archive.storeID()
@@ -262,6 +265,8 @@ public final class EventStore: Sendable {
             try Directory.sync(parent)
         } catch let error as SystemError {
             Directory.removeTree(aside)
+            // Another process made it meanwhile: the lock decides whose it is.
+            if error.call == "rename", Directory.exists(Archive.path(trimmed)) { return }
             if error.isNoSpace { throw error.typed }
             throw EventLogError(.cannotCreate, "\(path) cannot be created: \(error)")
         } catch {

@@ -7,12 +7,12 @@
 /// A lock with a condition, for threads that wait on one another.
 ///
 /// `@unchecked Sendable`: the value is touched only with the lock held.
-package final class Monitor<Value>: @unchecked Sendable {
+package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
     private var value: Value
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
-    package init(_ value: sending Value) {
+    package init(_ value: consuming sending Value) {
         self.value = value
         pthread_mutex_init(mutex, nil)
         pthread_cond_init(condition, nil)

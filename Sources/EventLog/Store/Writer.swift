@@ -157,6 +157,8 @@ final class Writer {
                 origin = given
             } else {
                 let lane = state.row.lane(ownReplica).map { state.row.lanes[$0].mark } ?? 0
+                // Someone used this store's name, and the last counter there is.
+                guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
             let receipt = append(event, target, origin, hlc, state, &frame)

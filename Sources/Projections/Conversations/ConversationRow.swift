@@ -34,6 +34,8 @@ struct ConversationRow: Sendable {
     /// With more fences than this every second one goes, so that the row stays small however long the conversation is.
     static let fencesMax = 256
     static let snippetScalars = 120
+    /// The open page is written anew with every change: it is compressed where that gains most.
+    static let openCompressedFrom = 768
 
     var kind: Event.ConversationKind = .direct
     /// The last seq that was folded.
@@ -200,7 +202,7 @@ extension ConversationRow: TableRow {
             seq = fence.firstSeq
             live = fence.liveBefore
         }
-        open.encodePlain(into: &writer)
+        open.encode(into: &writer, compressedFrom: Self.openCompressedFrom)
     }
 
     func packed() -> ConversationRow? {
@@ -260,7 +262,7 @@ extension ConversationRow: TableRow {
             live &+= try reader.value()
             fences.append(Fence(firstSeq: seq, liveBefore: live))
         }
-        open = try PageRow(plain: &reader)
+        open = try PageRow(decoding: &reader)
     }
 
     var memoryBytes: Int { 500 + people.count * 120 + attributes.count * 150 + fences.count * 16 + (last?.snippet.utf8.count ?? 0) + open.memoryBytes }

@@ -268,7 +268,8 @@ package final class Conversations: Projection {
                 found += some.reversed()
             }
         }
-        return (number > 0 ? [0] : []) + found.prefix(ConversationRow.systemsMax - 1).reversed()
+        let isMore = number > 0 || found.count >= ConversationRow.systemsMax
+        return (isMore ? [0] : []) + found.prefix(ConversationRow.systemsMax - 1).reversed()
     }
 
     /// Lends a message to be changed; nothing happens if there is none. The closure says by how many bytes its text grew.

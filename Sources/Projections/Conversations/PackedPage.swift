@@ -1,6 +1,6 @@
 import EventLog
 
-/// A page's messages as bytes: their count, and for each its length and its fields (docs/FORMAT.md, "Pages").
+/// A page's messages as bytes: their count, and for each its length and its fields (docs/FORMAT.md, "Page, plain form").
 struct PackedPage: Sendable {
     let bytes: [UInt8]
     let count: Int

@@ -151,16 +151,18 @@ extension PageRow: TableRow {
     /// How the bytes that follow are to be read.
     private enum Form {
         static let plain: UInt8 = 0
-        /// zstd, with the dictionary whose number follows; 0: none.
+        /// zstd, with the dictionary whose number follows.
         static let compressed: UInt8 = 1
     }
-    /// Full pages of at least so many bytes are compressed, as they seldom change; the open one, in its conversation's row, is not.
+    /// Pages of at least so many bytes are compressed.
     private static let compressedFrom = 256
 
-    func encode(into writer: inout RowWriter) {
+    func encode(into writer: inout RowWriter) { encode(into: &writer, compressedFrom: Self.compressedFrom) }
+
+    func encode(into writer: inout RowWriter, compressedFrom: Int) {
         var plain = RowWriter(ByteBuffer(capacity: 4096))
         encodePlain(into: &plain)
-        if plain.out.count >= Self.compressedFrom, let compressed = PageCodec.compress(plain.out.bytes), compressed.count < plain.out.count - 16 {
+        if plain.out.count >= compressedFrom, let compressed = PageCodec.compress(plain.out.bytes), compressed.count < plain.out.count - 16 {
             writer.put(byte: Form.compressed)
             writer.put(byte: PageCodec.dictionary)
             writer.put(UInt64(plain.out.count))
@@ -171,7 +173,7 @@ extension PageRow: TableRow {
         }
     }
 
-    func encodePlain(into writer: inout RowWriter) {
+    private func encodePlain(into writer: inout RowWriter) {
         writer.put(UInt64(textBytes))
         switch content {
         case .packed(let page): page.bytes.withUnsafeBytes { writer.out.put($0) }
@@ -194,7 +196,7 @@ extension PageRow: TableRow {
         }
     }
 
-    init(plain reader: inout RowReader) throws {
+    private init(plain reader: inout RowReader) throws {
         textBytes = Int(clamping: try reader.value())
         content = .packed(try PackedPage(Array(reader.reader.take(reader.reader.remaining))))
     }

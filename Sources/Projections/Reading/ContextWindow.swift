@@ -27,45 +27,82 @@ public struct ContextWindow: Sendable, Hashable {
     public var isOverBudget: Bool
 }
 
+/// What a window is chosen from: read in parts, so that no counter runs while the state is lent.
+package struct WindowPart: Sendable {
+    /// Newest first; those that have something to show a model.
+    package var messages: [Message]
+    /// From where the next part is to be read; `nil` after the oldest.
+    package var next: Seq?
+    /// The conversation's last seq.
+    package var seq: Seq
+}
+
 extension Conversations {
-    /// Newest whole messages within `budget` less `reserve`, and always the newest system message. Deleted and erased ones are left out, as are
-    /// those that are streamed and have no text yet. Costs what the returned messages cost.
-    package func window(_ id: ConversationID, budget: Int, reserve: Int, counter: some TokenCounter) throws -> ContextWindow? {
-        guard let row = try rows.row(at: id) else { return nil }
-        let room = max(0, budget - reserve)
-        var system: Message?
-        for seq in row.systems.reversed() where system == nil {
-            // One that was erased tells a model nothing.
-            if let found = try message(id, at: seq)?.message, found.state != .erased, found.state != .streaming || !found.text.isEmpty { system = found }
-        }
-        var left = room - (system.map { counter.tokens(in: $0) } ?? 0)
-        let isOverBudget = left < 0
-        var chosen: [Message] = []
-        var number = row.pages
-        var isFull = isOverBudget
-        while number > 0, !isFull {
-            number -= 1
-            try readPage(number, id, row) { page in
-                var shown: [Message] = []
-                try page.forEach { message in
-                    if message.seq != system?.seq, message.isForModel { shown.append(Message(message, row)) }
-                    return true
-                }
-                for message in shown.reversed() {
-                    let cost = counter.tokens(in: message)
-                    guard cost <= left else {
-                        isFull = true
-                        return
+    /// Messages before a seq; at least `count` of them unless there are fewer.
+    package func windowPart(_ id: ConversationID, before seq: Seq, count: Int) throws -> WindowPart? {
+        try rows.read(id) { row in
+            guard let row else { return nil }
+            var part = WindowPart(messages: [], next: nil, seq: row.seq)
+            guard row.pages > 0, var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row) else { return part }
+            while true {
+                part.next = try readPage(number, id, row) { page in
+                    var found: [Message] = []
+                    try page.forEach { message in
+                        if message.seq >= seq { return false }
+                        if message.isForModel { found.append(Message(message, row)) }
+                        return true
                     }
-                    left -= cost
-                    chosen.append(message)
+                    part.messages += found.reversed()
+                    return page.firstSeq
                 }
+                if number == 0 { part.next = nil }
+                if number == 0 || part.messages.count >= count { return part }
+                number -= 1
             }
         }
+    }
+
+    /// The newest system message that can be shown a model.
+    package func systemMessage(_ id: ConversationID) throws -> Message? {
+        let systems = try rows.read(id) { $0?.systems ?? [] }
+        for seq in systems.reversed() {
+            if let found = try message(id, at: seq)?.message, found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
+        }
+        return nil
+    }
+}
+
+extension ContextWindow {
+    /// Chooses newest whole messages within `budget` less `reserve`, and always the system message. `read` is asked for the parts before a seq.
+    package init?(
+        system: Message?, first: WindowPart, budget: Int, reserve: Int, counter: some TokenCounter, read: (_ before: Seq, _ count: Int) throws -> WindowPart?
+    ) rethrows {
+        let room = max(0, budget - reserve)
+        var left = room - (system.map { counter.tokens(in: $0) } ?? 0)
+        isOverBudget = left < 0
+        var chosen: [Message] = []
+        var part: WindowPart? = isOverBudget ? nil : first
+        while let current = part {
+            part = nil
+            var isFull = false
+            for message in current.messages where message.seq != system?.seq {
+                let cost = counter.tokens(in: message)
+                guard cost <= left else {
+                    isFull = true
+                    break
+                }
+                left -= cost
+                chosen.append(message)
+            }
+            if !isFull, let next = current.next { part = try read(next, max(32, chosen.count)) }
+        }
         chosen.reverse()
-        let range = chosen.first.map { $0.seq...chosen.last!.seq }
+        range = chosen.first.map { $0.seq...chosen.last!.seq }
         if let system { chosen.insert(system, at: chosen.firstIndex { $0.seq > system.seq } ?? chosen.count) }
-        return ContextWindow(messages: chosen, tokens: room - left, range: range, system: system?.seq, seq: row.seq, isOverBudget: isOverBudget)
+        messages = chosen
+        tokens = room - left
+        self.system = system?.seq
+        seq = first.seq
     }
 }
 

@@ -48,7 +48,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     private let shards: [Shard]
     private let shardBytesMax: Int
     private var epoch: UInt64 = 1
-    private var dirty: [Key] = []
+    /// What changed in this epoch: a row keeps its box for as long as that lasts.
+    private var dirty: [(key: Key, box: Box)] = []
     package private(set) var unsavedBytes = 0
 
     init(prefix: UInt8, source: FoldTable?, cacheBytes: Int) {
@@ -59,6 +60,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     }
 
     @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
+
+    /// The longest key that LMDB takes is 511 bytes.
+    static var keyBytesMax: Int { 480 }
 
     private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
 
@@ -136,6 +140,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         let shard = shard(of: key)
         var index = shard.entries.index(forKey: key)
         if index == nil {
+            guard key.keyBytes.count <= Self.keyBytesMax else {
+                throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
+            }
             let row = try load(key)
             keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
@@ -143,12 +150,12 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         let place = index!
         if shard.entries.values[place].epoch != epoch {
             shard.entries.values[place].epoch = epoch
-            dirty.append(key)
             unsavedBytes += 200 + Int(shard.entries.values[place].bytes)
             // A flush may still hold the old one.
             if !isKnownUniquelyReferenced(&shard.entries.values[place].box) {
                 shard.entries.values[place].box = Box(shard.entries.values[place].box.row)
             }
+            dirty.append((key, shard.entries.values[place].box))
         }
         let box = shard.entries.values[place].box
         return try body(&box.row)
@@ -228,20 +235,19 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// What changed since the last time; rows are values, so what changes later does not reach it.
     func freeze() -> Frozen {
-        var rows: [(key: Key, box: Box)] = []
-        rows.reserveCapacity(dirty.count)
-        for key in dirty { rows.append((key, shard(of: key).entries[key]!.box)) }
         defer {
             epoch += 1
-            dirty.removeAll(keepingCapacity: dirty.count < 65_536)
+            dirty = []
             unsavedBytes = 0
         }
-        return Frozen(prefix: prefix, epoch: epoch, rows: rows)
+        return Frozen(prefix: prefix, epoch: epoch, rows: dirty)
     }
 
-    /// The archive has these rows now: unless they changed again, they may be forgotten.
-    func settle(_ frozen: Frozen) {
-        for (key, box) in frozen.rows {
+    /// The archive has these rows now: unless they changed again, they may be forgotten. Takes some of them from a place on, and answers the next
+    /// place; `nil` at the end.
+    func settle(_ frozen: Frozen, from start: Int, count: Int) -> Int? {
+        let end = min(start + count, frozen.rows.count)
+        for (key, box) in frozen.rows[start..<end] {
             let shard = shard(of: key)
             guard let index = shard.entries.index(forKey: key), shard.entries.values[index].epoch == frozen.epoch else { continue }
             guard let row = box.row else {
@@ -255,7 +261,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.entries.values[index].epoch = 0
             shard.entries.values[index].box = box
         }
+        if end < frozen.rows.count { return end }
         for shard in shards { evict(shard) }
+        return nil
     }
 }
 
@@ -265,7 +273,7 @@ protocol AnyTable: AnyObject, Sendable {
     func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws
     var unsavedBytes: Int { get }
     func freezeAny() -> any FrozenRows
-    func settleAny(_ rows: any FrozenRows)
+    func settleAny(_ rows: any FrozenRows, from start: Int, count: Int) -> Int?
 }
 
 extension Table: AnyTable {
@@ -280,5 +288,7 @@ extension Table: AnyTable {
     }
 
     func freezeAny() -> any FrozenRows { freeze() }
-    func settleAny(_ rows: any FrozenRows) { if let rows = rows as? Frozen { settle(rows) } }
+    func settleAny(_ rows: any FrozenRows, from start: Int, count: Int) -> Int? {
+        (rows as? Frozen).flatMap { settle($0, from: start, count: count) }
+    }
 }

@@ -38,7 +38,8 @@ struct Import: ParsableCommand {
         for path in [rejects, acks].compactMap({ $0 }) where input.holds(path) {
             throw Failure(.usage, "\(path) is to be read and to be written; name another file")
         }
-        let target = try ImportStore(store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
+        let target = try ImportStore(
+            store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
         let refused: Failure?
         do {
             let count: ImportCount

@@ -22,7 +22,7 @@ struct StoreOption: ParsableArguments {
         try with(ConversationStoreOptions(access: .existing), body)
     }
 
-    /// Opens log and projections beside a writer, if there is one. Where nobody writes, projections that are behind are brought up to date first.
+    /// Opens log and projections beside a writer, if there is one. Where nobody writes, the missing projections of a long log are built first.
     ///
     /// What the closure answers is one state of the store: where the writer archived something meanwhile, it is asked again. So it must only read.
     func show<Result>(_ body: (ConversationStore) throws -> Result) throws -> Result {
@@ -54,12 +54,16 @@ struct StoreOption: ParsableArguments {
 
     /// Closes the store however the closure ends; a failing close counts unless something failed before.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
+        let store = try open(options)
+        return try closing(store, store.close, body)
+    }
+
+    func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
         let progress = ProgressOfRebuild()
+        defer { progress.clear() }
         var options = options
         options.rebuildProgress = { progress.update($0, $1) }
-        let store = try ConversationStore.open(at: path, options: options)
-        progress.clear()
-        return try closing(store, store.close, body)
+        return try ConversationStore.open(at: path, options: options)
     }
 
     private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {

@@ -201,6 +201,16 @@ import Testing
         #expect(Self.readAll(whole + [0], sample) == nil)
     }
 
+    @Test("I7: a run at a position that no store reaches is an error, whatever its checksums", arguments: [0, 1 << 62, .max] as [Position])
+    func unreachablePosition(_ position: Position) throws {
+        var random = Random(state: 5)
+        let sample = Sample(&random, count: 20, isOdd: false, isNumbered: false)
+        var encoder = RunEncoder(shape: RunShape())
+        var out = ByteBuffer()
+        _ = try encoder.encode(sample.events, at: position, into: &out)
+        #expect(throws: RunError.self) { try DecodedRun(out.bytes, at: position, decompressor: ZstdDecompressor()) }
+    }
+
     /// A run's bytes with other sections in place, and checksums that hold.
     private static func reassembled(_ bytes: [UInt8], raw: [UInt8], meta: [UInt8], events: Int, slices: Int) throws -> [UInt8] {
         let header = try bytes.withUnsafeBytes { try DecodedRun.Header($0, at: position) }

@@ -28,7 +28,7 @@ import Testing
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         func lines(_ url: URL) throws -> [Substring] { try String(contentsOf: url, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false) }
         let readme = try lines(root.appending(path: "README.md"))
-        let start = try #require(readme.firstIndex(of: "```swift"))
+        let start = try #require(readme.indices.first { readme[$0] == "```swift" && readme[$0 + 1] == "import EventLog" })
         let end = try #require(readme[start...].firstIndex(of: "```"))
         let compiled = Set(try lines(URL(filePath: #filePath)).map { $0.trimmingCharacters(in: .whitespaces) })
         for line in readme[start + 1..<end] { #expect(compiled.contains(line.trimmingCharacters(in: .whitespaces)), "\(line)") }

@@ -39,6 +39,21 @@ import Testing
         #expect(report.conversations == 3)
     }
 
+    @Test("I7: an origin with this store's name and the last counter there is ends the lane, not the process")
+    func lastCounter() throws {
+        let store = try open()
+        #expect(try store.appendBlocking([created(1)])[0].receipt != nil)
+        let own = ReplicaID(high: store.id.high, low: store.id.low)
+        let stolen = Submission(sent(1, in: 1, "hello").event, origin: Origin(replica: own, counter: .max, hlc: HLC(milliseconds: 1)))
+        #expect(try store.appendBlocking([stolen])[0].receipt != nil)
+        guard case .refused(let refusal) = try store.appendBlocking([sent(2, in: 1, "and now?")])[0] else {
+            Issue.record("it was taken")
+            return
+        }
+        #expect(refusal.code == .originConflict)
+        try store.close()
+    }
+
     @Test("I2: seqs are dense, and any range reads the same in both directions")
     func ranges() throws {
         let store = try open()

@@ -63,6 +63,19 @@ import Testing
         return (isClosed ? nil : store, all)
     }
 
+    @Test("I7: a pipe in a file's place is an error; nothing waits for its other end", .timeLimit(.minutes(1)), arguments: ["archive", "key", "journal.0"])
+    func pipe(_ name: String) throws {
+        let directory = TemporaryDirectory()
+        try EventStore.open(at: directory.store).close()
+        let path = directory.store + "/" + name
+        unlink(path)
+        #expect(mkfifo(path, 0o600) == 0)
+        for access in [StoreOptions.Access.readOnly, .existing] {
+            #expect(throws: EventLogError.self) { try EventStore.open(at: directory.store, options: StoreOptions(access: access)).close() }
+        }
+        #expect(throws: (any Error).self) { if try !EventStore.verify(at: directory.store).isSound { throw CodecError(.badValue) } }
+    }
+
     @Test("each flipped bit and each cut of a closed store is reported as damage, or does no harm") func everyFile() throws {
         let count = getenv("CONVSTORE_DAMAGES").flatMap { Int(String(cString: $0)) } ?? 120
         let seed = getenv("CONVSTORE_SEED").flatMap { UInt64(String(cString: $0)) } ?? 1

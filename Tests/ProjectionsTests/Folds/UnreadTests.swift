@@ -5,7 +5,7 @@ import Testing
 @testable import TalkWriter
 
 @Suite("Unread") struct UnreadTests {
-    @Test("Unread never drifts: after any operations it is what is counted again (CONVSTORE_UNREAD_OPERATIONS)", .timeLimit(.minutes(10)))
+    @Test("Unread never drifts: after any operations it is what is counted again (CONVSTORE_UNREAD_OPERATIONS)", .timeLimit(.minutes(60)))
     func drift() throws {
         let operations = effort("CONVSTORE_UNREAD_OPERATIONS", share: 20_000)
         let scratch = try Scratch()
