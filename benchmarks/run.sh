@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the comparisons with other databases: `make bench`, or benchmarks/run.sh [--quick] [append|state] [its options].
-# Options without a name are `append`'s; with nothing named, both run.
+# Runs the comparisons with other databases, and what is measured of the store alone: `make bench`, or
+# benchmarks/run.sh [--quick] [append|state|streams|open] [its options]. Options without a name are `append`'s; with nothing named, all run.
 set -eu
 cd "$(dirname "$0")"
 
@@ -10,9 +10,9 @@ if [ "${1:-}" = --quick ]; then
     shift
 fi
 
-what="append state"
+what="append state streams open"
 case "${1:-}" in
-    append | state)
+    append | state | streams | open)
         what=$1
         shift
         ;;
@@ -45,10 +45,12 @@ if ! [ -d $data/dialogue ]; then
 fi
 if [ $quick = yes ]; then
     events=300000
-    set -- --preload 250000 --rounds 3 "$@"
+    compared="--preload 250000 --rounds 3"
+    streamed="--rounds 1 --seconds 5"
 else
     events=1000000
-    set -- --preload 900000 --rounds 5 "$@"
+    compared="--preload 900000 --rounds 5"
+    streamed="--rounds 3 --seconds 20"
 fi
 
 mkdir -p .work
@@ -65,7 +67,21 @@ first=
 if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then first="chrt -f 1"; fi
 peers=$(swift build -c release --show-bin-path)/peers
 for comparison in $what; do
-    case $comparison in append) report=.work/peers ;; *) report=.work/peers-state ;; esac
-    $first "$peers" "$comparison" --input "$input" --directory .work/stores --json $report.json "$@" | tee $report.md
-    echo "These figures as JSON: benchmarks/$report.json" >&2
+    report=.work/peers-$comparison
+    # shellcheck disable=SC2086  # The options are words.
+    case $comparison in
+        append | state)
+            [ "$comparison" = state ] || report=.work/peers
+            $first "$peers" "$comparison" --input "$input" --directory .work/stores --json $report.json $compared "$@" | tee $report.md
+            echo "These figures as JSON: benchmarks/$report.json" >&2
+            ;;
+        streams) $first "$peers" streams --input "$input" --directory .work/stores $streamed "$@" | tee $report.md ;;
+        open)
+            # Each step in a process of its own: what is measured is a process that did nothing else.
+            $first "$peers" open --store .work/stores --fill "$input"
+            "$peers" open --store .work/stores --list 100 >.work/active
+            for _ in 1 2 3; do $first "$peers" open --store .work/stores --conversations .work/active "$@"; done | tee $report.md
+            rm -rf .work/stores
+            ;;
+    esac
 done

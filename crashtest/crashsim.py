@@ -70,10 +70,11 @@ class Item:
 
 
 class File:
-    __slots__ = ("base", "items")
+    __slots__ = ("base", "items", "last")
 
     def __init__(self, base=b""):
         self.base, self.items = bytearray(base), []
+        self.last = None                            # the choice that was made last, its bytes and their digest
 
     def settle(self):
         n = 0
@@ -84,6 +85,7 @@ class File:
             n += 1
         if n:
             del self.items[:n]
+            self.last = None
 
 
 def put(buf, it, mask, sector):
@@ -295,16 +297,14 @@ class World:
                 out[p] = None
                 continue
             f = self.files[i]
-            if not f.items:
-                out[p] = f.base
-                continue
-            b = bytearray(f.base)
-            for k, it in enumerate(f.items):
-                if it.must:
-                    put(b, it, None, sector)
-                elif (i, k) in choice:
-                    put(b, it, choice[(i, k)], sector)
-            out[p] = b
+            picked = [(it, choice.get((i, k))) for k, it in enumerate(f.items) if it.must or (i, k) in choice]
+            if f.last is None or f.last[0] != picked:
+                b = bytearray(f.base)
+                for it, mask in picked:
+                    put(b, it, mask, sector)
+                b = bytes(b)
+                f.last = picked, b, hashlib.blake2b(b, digest_size=16).digest()
+            out[p] = f.last
         return out
 
 
@@ -324,9 +324,9 @@ def digest(img):
     h = hashlib.blake2b(digest_size=16)
     for p in sorted(img):
         d = img[p]
-        h.update(f"{p}\0{-1 if d is None else len(d)}\0".encode("utf8", "surrogateescape"))
+        h.update(f"{p}\0{-1 if d is None else len(d[1])}\0".encode("utf8", "surrogateescape"))
         if d is not None:
-            h.update(d)
+            h.update(d[2])
     return h.digest()
 
 
@@ -419,7 +419,10 @@ def check(a, trace=None, base=None, quiet=False):
                 if a.keep and len(bad) <= a.show:
                     materialise(img, os.path.join(a.keep, f"bad{len(bad)}-{at}-{label}"))
 
+    left = sum(1 for r in recs[a.start:] if r.op not in (MAP, SYNCB))
     for at, r in enumerate(recs):
+        if at >= a.start and r.op not in (MAP, SYNCB):
+            left -= 1
         if r.op == ACK:
             n += r.data.count(b"\n")
             changed = True
@@ -432,7 +435,12 @@ def check(a, trace=None, base=None, quiet=False):
             w.written(r)
             continue
         points += 1
-        for label, choice, names in w.states(rnd, a.random, a.sector, newest):
+        found, quota = w.states(rnd, a.random, a.sector, newest), sys.maxsize
+        if a.limit:                                 # spread over the whole trace: of each point its share, by lot
+            quota = int((a.limit - len(seen)) / (left + 1) + rnd.random())
+            found = list(found) if quota else []
+            rnd.shuffle(found)
+        for label, choice, names in found:
             img = w.image(choice, names, a.sector)
             key = (digest(img), n)
             tried += 1
@@ -440,10 +448,11 @@ def check(a, trace=None, base=None, quiet=False):
                 continue
             seen.add(key)
             kinds[label] = kinds.get(label, 0) + 1
-            img = {p: (bytes(d) if d is not None else None) for p, d in img.items()}
+            img = {p: d and d[1] for p, d in img.items()}
             flight.append(pool.submit(one, img, n, label, at))
             reap(False)
-            if a.limit and len(seen) >= a.limit:
+            quota -= 1
+            if quota <= 0:
                 break
         w.written(r)
         if (a.limit and len(seen) >= a.limit) or len(bad) >= a.stop:
@@ -546,7 +555,7 @@ def main():
     p.add_argument("--verify"); p.add_argument("--serve"); p.add_argument("--fail"); p.add_argument("--crash", action="store_true")
     p.add_argument("--sector", type=int, default=512); p.add_argument("--random", type=int, default=20); p.add_argument("--seed", type=int, default=1)
     p.add_argument("--names", choices=["ext4", "posix"], default="ext4"); p.add_argument("--ignore", action="append", default=[], help="file name left out of crash states (e.g. lock.mdb)")
-    p.add_argument("--jobs", type=int, default=2); p.add_argument("--limit", type=int, default=0); p.add_argument("--start", type=int, default=0)
+    p.add_argument("--jobs", type=int, default=2); p.add_argument("--limit", type=int, default=0, help="judge at most so many states, spread over all points"); p.add_argument("--start", type=int, default=0)
     p.add_argument("--stop", type=int, default=1000000, help="stop at this many bad states"); p.add_argument("--show", type=int, default=10)
     p.add_argument("--keep", help="copy bad states here"); p.add_argument("--work"); p.add_argument("--timeout", type=float, default=60)
     p.add_argument("--exits", help="exit codes that a failing call may lead to, with commas")

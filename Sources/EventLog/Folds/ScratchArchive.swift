@@ -7,7 +7,7 @@
 /// A file for rows that are needed for a while only, in the directory that TMPDIR names.
 final class ScratchArchive {
     private let directory: String
-    let environment: LMDBEnvironment
+    private let environment: LMDBEnvironment
 
     init() throws {
         let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
@@ -28,6 +28,14 @@ final class ScratchArchive {
         do {
             guard let table = try environment.tables([name])[0] else { throw Archive.damaged(directory, "a table cannot be made") }
             return FoldTable(environment: environment, table: table, name: name)
+        } catch let error as LMDBError {
+            throw Archive.typed(error, directory)
+        }
+    }
+
+    func write(_ body: (inout WriteTransaction) throws -> Void) throws {
+        do {
+            try environment.write(body)
         } catch let error as LMDBError {
             throw Archive.typed(error, directory)
         }

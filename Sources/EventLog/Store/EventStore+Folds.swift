@@ -26,8 +26,8 @@ extension EventStore {
     }
 
     /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
-    /// them is folded again at opening.
-    private static let foldSaveBytes = 24 << 20
+    /// them is folded again at opening. A store whose journal is small holds less of them, too.
+    private var foldSaveBytes: Int { min(24 << 20, options.journalBytesMax / 4 * 3) }
     /// And at the first flush after so long, so that opening beside us has little to fold.
     private static let foldSaveInterval = Duration.seconds(30)
 
@@ -36,7 +36,7 @@ extension EventStore {
         guard progress.foldedFrame > progress.cutFrame else { return }
         let now = ContinuousClock.now
         let due = folds.filter { slot in
-            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= Self.foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
+            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
         }
         let rows = foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
         for slot in due { slot.lastSave = now }
@@ -96,6 +96,15 @@ extension EventStore {
     /// The names of the folds that were named when the store was opened.
     package var foldNames: [String] { folds.map(\.fold.name) }
 
+    /// How far each fold's rows are saved, whether or not it was named when the store was opened.
+    func savedFolds() throws -> [String: Position] {
+        var saved: [String: Position] = [:]
+        for name in Set(try archive.environment.tableNames().compactMap(FoldRecord.name(ofTable:))) {
+            saved[name] = try archive.environment.read { [archive] in try FoldRecord.read(name, archive, $0).live?.position }
+        }
+        return saved
+    }
+
     // Opening.
 
     /// Attaches the folds' archived rows, and brings them up to the archived position. Before the journal's events are folded.
@@ -103,13 +112,12 @@ extension EventStore {
         let position = try archive.environment.read { [archive] in try archive.state($0).position }
         foldLock.write { foldedPosition = position }
         for slot in folds {
-            let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
-            if let live = record.live, live.version == slot.fold.version, live.position <= position,
-                let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
-            {
-                install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
-                if live.position < position { try catchUp(slot, from: live.position, to: position) }
-            } else if journal == nil {
+            do {
+                if try attach(slot, position) { continue }
+            } catch let error as EventLogError where error.code == .damaged {
+                // Rows that cannot be read: the log says what they hold. If it is the log that is damaged, folding it anew says so.
+            }
+            if journal == nil {
                 guard position <= Self.foldedInMemoryMax else {
                     throw EventLogError(
                         .projectionMissing, "\(path): the projection \(slot.fold.name) is missing or of another version; run `convstore rebuild`")
@@ -122,7 +130,18 @@ extension EventStore {
         }
     }
 
-    /// A store that is only read folds so many events in memory rather than refuse.
+    /// Takes up the rows that are saved, and brings them up to the archived position; false if there are none that are of use.
+    private func attach(_ slot: FoldSlot, _ position: Position) throws -> Bool {
+        let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
+        guard let live = record.live, live.version == slot.fold.version, live.position <= position,
+            let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
+        else { return false }
+        install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
+        if live.position < position { try catchUp(slot, from: live.position, to: position) }
+        return true
+    }
+
+    /// So many events are folded in memory: by a store that is only read, rather than refuse.
     private static let foldedInMemoryMax: Position = 200_000
 
     private func install(_ state: any FoldState, in slot: FoldSlot, table: FoldTable?, generation: UInt32) {
@@ -147,25 +166,26 @@ extension EventStore {
         try build(slot.state, slot.fold, table, from: from, to: to) { record, position in record.live?.position = position }
     }
 
-    /// Folds the whole log anew, beside the store, into a state over a file of its own that lives as long as the closure runs.
+    /// Folds the whole log anew, beside the store, into a state that lives as long as the closure runs: in memory if the log is small, else over a file
+    /// of its own.
     package func foldAnew<R>(
         _ fold: any EventFold, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil, _ body: (any FoldState) throws -> R
     ) throws -> R {
         try checkOpen()
-        let scratch = try ScratchArchive()
-        defer { scratch.remove() }
-        let table = try scratch.table(fold.name)
-        let state = fold.makeState(over: table)
         let total = lastPosition
+        let scratch = total > Self.foldedInMemoryMax ? try ScratchArchive() : nil
+        defer { scratch?.remove() }
+        let table = try scratch?.table(fold.name)
+        let state = fold.makeState(over: table)
         try replay(through: total) { event in
             try state.fold(event)
             if event.position & 0x3FFF == 0 {
                 try progress?(event.position, total)
-                if state.unsavedBytes > Self.buildBytesMax {
+                if let scratch, let table, state.unsavedBytes > Self.buildBytesMax {
                     let rows = state.freeze()
                     var batch = RowBatch()
                     try rows.encode(into: &batch)
-                    try scratch.environment.write { try batch.write(to: table.table, &$0) }
+                    try scratch.write { try batch.write(to: table.table, &$0) }
                     state.settle(rows)
                 }
             }
@@ -267,8 +287,25 @@ extension EventStore {
     func endRebuilding() { rebuilding.withLock { $0 = false } }
 
     func rebuild(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
+        do {
+            try rebuildUntyped(slot, isOpening: isOpening, progress: progress)
+        } catch let error as LMDBError {
+            throw Archive.typed(error, archive.path)
+        }
+    }
+
+    /// What the archive says of a fold; nothing, if that cannot be read.
+    private func foldRecord(_ name: String) throws -> FoldRecord {
+        do {
+            return try archive.environment.read { [archive] in try FoldRecord.read(name, archive, $0) }
+        } catch let error as EventLogError where error.code == .damaged {
+            return FoldRecord()
+        }
+    }
+
+    private func rebuildUntyped(_ slot: FoldSlot, isOpening: Bool, progress: ((UInt64, UInt64) throws -> Void)?) throws {
         let fold = slot.fold
-        var record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
+        var record = try foldRecord(fold.name)
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
         // LMDB has one writer at a time, and its map may not grow beside one: a flush waits.
         try maintenance.withLock { _ in
@@ -278,7 +315,7 @@ extension EventStore {
                 return  // One that was cut off.
             }
             // As it is now: a flush may have moved the live position since, and an older one beside newer rows would count events twice.
-            record = try archive.environment.read { [archive] in try FoldRecord.read(fold.name, archive, $0) }
+            record = try foldRecord(fold.name)
             let number = slot.table == nil ? record.live.map { $0.number ^ 1 } ?? 0 : slot.generation ^ 1
             if let old = try archive.foldTable(fold.name, number, creates: false) { try archive.drop(old) }
             record.building = FoldRecord.Generation(version: fold.version, number: number, position: 0)

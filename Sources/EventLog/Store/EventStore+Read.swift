@@ -250,6 +250,10 @@ extension EventStore {
         /// All files on disk, for each event.
         public var bytesPerEvent: Double
         public var segments: UInt64
+        /// Events that the archive holds; those after them are in the journal only.
+        public var archivedEvents: UInt64
+        /// The projections' names, each with the position through which its rows are saved: opening folds what comes after.
+        public var projections: [String: Position]
         public var freePages: Int
         /// The snapshot that the oldest reader holds, in commits before the newest; `nil` if nobody reads.
         public var oldestReader: Int?
@@ -278,8 +282,8 @@ extension EventStore {
         return Statistics(
             events: events, conversations: conversations, messages: messages, journalBytes: journalBytes,
             archiveBytes: (try? File(archive.path, 0).size) ?? 0, rawBytes: state.rawBytes, compressedBytes: state.compressedBytes,
-            bytesPerEvent: events == 0 ? 0 : Double(Directory.diskBytes(path)) / Double(events), segments: state.runs,
-            freePages: (try? archive.environment.freePages()) ?? 0,
+            bytesPerEvent: events == 0 ? 0 : Double(Directory.diskBytes(path)) / Double(events), segments: state.runs, archivedEvents: state.position,
+            projections: try savedFolds(), freePages: (try? archive.environment.freePages()) ?? 0,
             oldestReader: information.oldestReaderTransaction.map { information.lastTransaction - $0 })
     }
 }

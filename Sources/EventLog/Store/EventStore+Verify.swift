@@ -139,6 +139,13 @@ private struct Verifier {
             note(error.message, &report)
         }
         report.conversations = conversations
+        do {
+            for (name, saved) in try store.savedFolds().sorted(by: { $0.key < $1.key }) where saved > state.position {
+                note("I4: the projection \(name) is saved through position \(saved), the archive ends at \(state.position)", &report)
+            }
+        } catch let error as EventLogError where error.code == .damaged {
+            note(error.message, &report)
+        }
         // The journal's events were folded, and their seqs checked, when the store was opened.
         if snapshot.visible > state.position { report.events += snapshot.visible - state.position }
         do {

@@ -117,6 +117,31 @@ import Testing
         try store.close()
     }
 
+    @Test("A damaged row that opening must go on with is built anew from the log, where the store may write (I4)")
+    func damagedRowBehindTheArchive() async throws {
+        let scratch = try Scratch()
+        let ann = UserID("ann")!
+        var store = try scratch.open()
+        let chat = try await store.createConversation(.group, author: ann, participants: [UserID("bob")!])
+        let draft = String(repeating: "a draft that a row holds as it is; ", count: 20)
+        try await store.append(Event(conversation: chat, author: ann, content: .preferenceSet(key: "draft", value: draft)))
+        try store.close()
+        // A store that knows no projections leaves their rows behind.
+        let log = try EventStore.open(at: scratch.store)
+        _ = try await log.append([Submission(Event(conversation: chat, author: ann, content: .preferenceSet(key: "pinned", value: "yes")))])
+        try log.close()
+        let path = scratch.store + "/archive"
+        var bytes = try Data(contentsOf: URL(filePath: path))
+        // In the run it is compressed.
+        let place = try #require(bytes.range(of: Data(draft.utf8.prefix(100))))
+        bytes[place.lowerBound] ^= 1
+        try bytes.write(to: URL(filePath: path))
+        store = try scratch.open(.existing)
+        #expect(try store.lobbyRow(of: chat, for: ann)?.preferences == ["draft": draft, "pinned": "yes"])
+        #expect(try store.isFold())
+        try store.close()
+    }
+
     @Test("Flipped bytes in a closed store's archive: right rows or a typed error, never wrong ones and never a trap (I7)")
     func damage() throws {
         let scratch = try Scratch()

@@ -30,7 +30,7 @@ struct DeviceBytes {
         return device - before
     }
 
-    private static func lines(_ path: String) -> [Substring] {
+    static func lines(_ path: String) -> [Substring] {
         guard let file = fopen(path, "r") else { return [] }
         defer { fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 16)

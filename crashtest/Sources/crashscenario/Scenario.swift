@@ -1,3 +1,4 @@
+import ConversationStore
 import EventLog
 
 #if canImport(Glibc)
@@ -42,12 +43,13 @@ struct SeededGenerator: RandomNumberGenerator {
 /// A short and varied life of a store: everything that writes is in it, several times.
 struct Scenario {
     static let replica = ReplicaID(high: 0x5C, low: 1)
-    static let options = StoreOptions(journalBytesMax: 64 << 10)
+    /// A small journal, so that flushes, and saves of the projections' rows, are many.
+    static let options = ConversationStoreOptions(journalBytesMax: 64 << 10, projections: [Control.chosen == .fold ? ForgetfulCounts.self : LogCounts.self])
 
     let directory: String
     private var random: SeededGenerator
-    private var store: EventStore
-    private var options: StoreOptions
+    private var store: ConversationStore
+    private var options: ConversationStoreOptions
     private var conversations: [ConversationID] = []
     private var messages: [(conversation: ConversationID, message: MessageID, seq: Seq)] = []
     private var counters: [LogID: UInt64] = [:]
@@ -57,16 +59,15 @@ struct Scenario {
     init(directory: String, seed: UInt64) throws {
         self.directory = directory + "/s"
         random = SeededGenerator(state: seed)
-        // The control: acknowledges before the sync, and must be caught.
-        isRelaxed = getenv("CRASHSCENARIO_CONTROL") != nil
+        isRelaxed = Control.chosen == .sync
         options = Self.options
         if isRelaxed { options.durability = .relaxed(interval: .seconds(3600)) }
-        store = try EventStore.open(at: self.directory, options: options)
+        store = try ConversationStore.open(at: self.directory, options: options)
     }
 
     mutating func run() throws {
         try talk(40)
-        try store.flush()
+        try store.log.flush()
         try talk(30)
         try refuse(5)
         try erase()
@@ -74,26 +75,32 @@ struct Scenario {
         try reopen()
         try stream(40)
         try batch()
-        try store.flush()
+        try store.log.flush()
+        // Rows are saved with flushes, and in between while a message is streamed on.
+        try stream(60, isLong: true)
+        try store.log.flush()
+        try store.rebuild()
         try erase()
         try batch()
         // Texts that do not compress, so that the archive outgrows its first map.
-        try large(22)
+        try large(9)
         try reopen()
         try refuse(60)
         try talk(15)
-        try store.flush()
+        try store.log.flush()
+        try stream(20)
+        try store.rebuild()
         try talk(10)
         try store.close()
         _ = try EventStore.compact(at: directory)
-        store = try EventStore.open(at: directory, options: options)
+        store = try ConversationStore.open(at: directory, options: options)
         try talk(10)
         try store.close()
     }
 
     private mutating func reopen() throws {
         try store.close()
-        store = try EventStore.open(at: directory, options: options)
+        store = try ConversationStore.open(at: directory, options: options)
     }
 
     private mutating func text(_ words: Int) -> String {
@@ -116,7 +123,7 @@ struct Scenario {
     private mutating func append(_ submissions: [Submission], isAtomic: Bool = false) throws -> [Receipt] {
         var receipts: [Receipt] = []
         var lines: [String] = []
-        for (outcome, submission) in zip(try store.appendBlocking(submissions, isAtomic: isAtomic), submissions) {
+        for (outcome, submission) in zip(try store.log.appendBlocking(submissions, isAtomic: isAtomic), submissions) {
             guard case .accepted(let receipt) = outcome else { throw EventLogError(.invalidArgument, "scenario: \(outcome)") }
             receipts.append(receipt)
             guard case .conversation(let id) = submission.event.log else { continue }
@@ -124,7 +131,7 @@ struct Scenario {
                 log: submission.event.log, seq: receipt.seq, position: receipt.position,
                 origin: Origin(replica: ReplicaID(high: 0, low: 0), counter: 0, hlc: receipt.hlc),
                 hlc: receipt.hlc, event: submission.event, targetSeq: nil)
-            if !isRelaxed, let read = try store.event(in: submission.event.log, at: receipt.seq) {
+            if !isRelaxed, let read = try store.log.event(in: submission.event.log, at: receipt.seq) {
                 guard read.event == submission.event else { throw EventLogError(.damaged, "scenario: seq \(receipt.seq) reads as another event") }
                 record = read
             }
@@ -158,11 +165,15 @@ struct Scenario {
         }
     }
 
-    private mutating func stream(_ chunks: UInt32) throws {
+    /// A message in chunks: of two words, or long ones between which the archive is flushed, by size and by request.
+    private mutating func stream(_ chunks: UInt32, isLong: Bool = false) throws {
         let id = conversations[0]
         let mine = message()
         try append([submission(id, "bob", .messageSent(Event.Message(id: mine, role: .assistant, text: "", isStreaming: true)))])
-        for index in 0..<chunks { try append([submission(id, "bob", .chunkAppended(message: mine, index: index, text: text(2)))]) }
+        for index in 0..<chunks {
+            try append([submission(id, "bob", .chunkAppended(message: mine, index: index, text: text(isLong ? 120 : 2)))])
+            if isLong, index % 17 == 16 { try store.log.flush() }
+        }
         try append([submission(id, "bob", .messageCompleted(message: mine, finishReason: "stop", usage: Event.Usage(inputTokens: 3, outputTokens: 40)))])
     }
 
@@ -196,7 +207,7 @@ struct Scenario {
             let counter = counters[.conversation(id)]!
             let event = Event(conversation: id, author: UserID("ann")!, content: .messageDeleted(message: MessageID(high: 1, low: 1)))
             let origin = Origin(replica: Self.replica, counter: counter, hlc: HLC(milliseconds: 1_700_000_000_000))
-            guard case .refused = try store.appendBlocking([Submission(event, origin: origin)])[0] else {
+            guard case .refused = try store.log.appendBlocking([Submission(event, origin: origin)])[0] else {
                 throw EventLogError(.invalidArgument, "scenario: accepted")
             }
             acknowledge("r \(id) \(counter)")
@@ -207,7 +218,7 @@ struct Scenario {
         guard !isRelaxed else { return }
         let (id, _, seq) = messages.remove(at: Int.random(in: 0..<messages.count, using: &random))
         acknowledge("B \(id) \(seq)")
-        try store.erase(log: .conversation(id), seq: seq)
+        try store.log.erase(log: .conversation(id), seq: seq)
         acknowledge("e \(id) \(seq)")
     }
 }

@@ -1,3 +1,4 @@
+import ConversationStore
 import EventLog
 
 #if canImport(Glibc)
@@ -38,20 +39,56 @@ enum Verdict {
         if access(path, F_OK) != 0 {
             // A crash before the store had its name leaves none.
             guard acks.isEmpty else { throw Bad(why: "the store is gone, \(acks.count) acknowledgements were made") }
-            return try EventStore.open(at: path, options: Scenario.options).close()
+            return try ConversationStore.open(at: path, options: Scenario.options).close()
         }
-        let store = try EventStore.open(at: path, options: Scenario.options)
-        do {
-            try check(store, acks)
-            try goOn(store, acks)
-            try store.close()
-        } catch {
-            try? store.close()
-            throw error
+        try checkSaved(path, acks)
+        // What opens it first finds the rows as the crash left them; one in four times that is a store that knows no projections, and leaves them behind.
+        if acks.count % 4 == 3 {
+            try with(EventStore.open(at: path, options: StoreOptions(journalBytesMax: Scenario.options.journalBytesMax)), { try $0.close() }) { store in
+                try check(store, acks)
+                try goOn(store, acks)
+            }
+            try with(ConversationStore.open(at: path, options: Scenario.options), { try $0.close() }) { try checkFolds($0) }
+        } else {
+            try with(ConversationStore.open(at: path, options: Scenario.options), { try $0.close() }) { store in
+                try check(store.log, acks)
+                try checkFolds(store)
+                try goOn(store.log, acks)
+            }
         }
         // Everything, the structure of the file and all trees (I2, I6), after the store went on.
         let report = try EventStore.verify(at: path)
         guard report.isSound else { throw Bad(why: "verify: " + report.problems.prefix(3).joined(separator: "; ")) }
+    }
+
+    /// Lends a store, and closes it whatever happens.
+    private static func with<Store>(_ store: Store, _ close: (Store) throws -> Void, _ body: (Store) throws -> Void) throws {
+        do {
+            try body(store)
+        } catch {
+            try? close(store)
+            throw error
+        }
+        try close(store)
+    }
+
+    /// I4: no projection is saved further than the archive goes; and each is saved, but while the store is made or something is erased.
+    private static func checkSaved(_ path: String, _ acks: [[Substring]]) throws {
+        try with(EventStore.open(at: path, options: StoreOptions(access: .readOnly)), { try $0.close() }) { store in
+            let statistics = try store.statistics()
+            for (name, saved) in statistics.projections where saved > statistics.archivedEvents {
+                throw Bad(why: "the projection \(name) is saved through \(saved), the archive ends at \(statistics.archivedEvents) (I4)")
+            }
+            if acks.isEmpty || acks.last![0] == "B" { return }
+            for name in ["conversations", "counts"] where statistics.projections[name] == nil { throw Bad(why: "the projection \(name) is not saved (I4)") }
+        }
+    }
+
+    /// I4: what is shown is the fold of the log, no event twice and none missing.
+    private static func checkFolds(_ store: ConversationStore) throws {
+        for name in store.projectionNames {
+            guard try store.isFold(name) else { throw Bad(why: "the projection \(name) is not the fold of the log (I4)") }
+        }
     }
 
     private static func check(_ store: EventStore, _ acks: [[Substring]]) throws {

@@ -42,7 +42,7 @@ final class ConvstoreState: ReadEngine {
 }
 
 /// Any number of threads read the store; this one reads it as they would.
-private final class ConvstoreReader: StateReader {
+private final class ConvstoreReader: StateReader, WindowReader {
     private let store: ConversationStore
 
     init(store: ConversationStore) { self.store = store }
@@ -67,6 +67,11 @@ private final class ConvstoreReader: StateReader {
     func readMessage(in conversation: ConversationID, seq: Seq) throws -> ReadSum {
         guard let found = try store.messageAndReceipts(in: conversation, at: seq) else { return ReadSum() }
         return ReadSum(rows: 1, bytes: Self.bytes(of: found.message) + found.receipts.marks.count)
+    }
+
+    func readWindow(of conversation: ConversationID, budget: Int) throws -> ReadSum {
+        guard let window = try store.contextWindow(of: conversation, budget: budget) else { return ReadSum() }
+        return ReadSum(rows: window.messages.count, bytes: window.messages.reduce(0) { $0 + Self.bytes(of: $1) })
     }
 
     func close() {}

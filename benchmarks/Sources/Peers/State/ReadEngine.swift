@@ -71,6 +71,12 @@ protocol ReplayEngine: ReadEngine {
     func replayState() throws
 }
 
+/// A reader that can choose what a model may be given: measured beside the page of as many messages.
+protocol WindowReader: StateReader {
+    /// The newest messages within so many tokens.
+    func readWindow(of conversation: ConversationID, budget: Int) throws -> ReadSum
+}
+
 /// A reader whose values can be looked into: the peers', which `peers dump` compares with fold.py.
 protocol PeerReader: StateReader {
     func page(of conversation: ConversationID, limit: Int) throws -> TimelinePage

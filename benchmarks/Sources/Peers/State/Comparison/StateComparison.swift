@@ -40,6 +40,8 @@ public struct StateComparison {
     var appendSubjects: [AppendSubject] = []
     var appends: [AppendSubject: [StateEngineKind: [Trial]]] = [:]
     var reads: [ReadSubject: [StateEngineKind: [ReadTrial]]] = [:]
+    /// Context windows beside pages; by whose reads are chosen among.
+    var windows: [ReadKind: [StateEngineKind: [WindowTrial]]] = [:]
     /// Of all state of all events.
     var builds: [StateEngineKind: [BuildTrial]] = [:]
     /// The same by the simple way, where an engine has one.
@@ -167,6 +169,7 @@ public struct StateComparison {
                         progress("\(kind.rawValue), \(threads) threads: \(engine.rawValue) \(Int(trial.readsPerSecond)) reads/s")
                     }
                 }
+                try window(engine, opened, round)
                 try opened.close()
             }
         }
@@ -174,6 +177,23 @@ public struct StateComparison {
             guard Set(trials.values.map { $0.map(\.sum) }).count == 1 else {
                 throw EngineError("\(subject.kind.rawValue): the engines read different things: \(trials.mapValues { $0.map(\.sum) })")
             }
+        }
+    }
+
+    /// Of engines that choose what a model is given.
+    private mutating func window(_ kind: StateEngineKind, _ engine: any ReadEngine, _ round: Int) throws {
+        for pages in [ReadKind.page, .recentPage] where targets.has(pages) {
+            guard let reader = try engine.reader() as? any WindowReader else { return }
+            let chosen = targets.choose(pages, max(100, Int(2000 * plan.scale)), seed: plan.seed &+ UInt64(round * 100))
+            let trial = try WindowTrial.run(
+                reader,
+                chosen.compactMap { read in
+                    if case .page(let id) = read { return id }
+                    return nil
+                })
+            try reader.close()
+            windows[pages, default: [:]][kind, default: []].append(trial)
+            progress("window, \(pages.rawValue): \(kind.rawValue) \(fixed(trial.ratio, 2)) times the page")
         }
     }
 

@@ -28,6 +28,17 @@ public struct StateReport: Encodable {
         var rounds: [Double]
     }
 
+    struct Window: Encodable {
+        /// Among which conversations.
+        var what: ReadKind
+        var engine: StateEngineKind
+        var messages: Double
+        var p50Us, p99Us, pageP50Us, pageP99Us: Double
+        /// To the pages of as many messages.
+        var ratio: Double
+        var rounds: [Double]
+    }
+
     struct Build: Encodable {
         /// How it is built.
         var way: String
@@ -54,6 +65,7 @@ public struct StateReport: Encodable {
     var seed: UInt64
     var appends: [Append] = []
     var reads: [Read] = []
+    var windows: [Window] = []
     var builds: [Build] = []
     var sizes: [Size] = []
 
@@ -85,6 +97,9 @@ public struct StateReport: Encodable {
                 }
             }
         }
+        for kind in ReadKind.allCases {
+            for engine in engines { if let trials = comparison.windows[kind]?[engine] { windows.append(Self.window(kind, engine, trials)) } }
+        }
         let base = comparison.builds[.sqlite].map { median($0.map(\.seconds)) }
         for engine in engines {
             for (way, trials) in [("by conversation, in memory", comparison.builds[engine]), ("event by event", comparison.replays[engine])] {
@@ -104,6 +119,14 @@ public struct StateReport: Encodable {
                     engine: engine, bytes: bytes, bytesPerEvent: Double(bytes) / Double(events),
                     ratio: comparison.sizes[.rocksdb].map { Double(bytes) / Double($0) }))
         }
+    }
+
+    private static func window(_ kind: ReadKind, _ engine: StateEngineKind, _ trials: [WindowTrial]) -> Window {
+        Window(
+            what: kind, engine: engine, messages: Double(trials.map(\.messages).reduce(0, +)) / Double(trials.map(\.windows.count).reduce(0, +)),
+            p50Us: median(trials.map { $0.percentile(0.5, of: $0.windows) }), p99Us: median(trials.map { $0.percentile(0.99, of: $0.windows) }),
+            pageP50Us: median(trials.map { $0.percentile(0.5, of: $0.pages) }), pageP99Us: median(trials.map { $0.percentile(0.99, of: $0.pages) }),
+            ratio: median(trials.map(\.ratio)), rounds: trials.map(\.ratio))
     }
 
     private static func append(
@@ -136,6 +159,15 @@ public struct StateReport: Encodable {
                 [
                     row.what.rawValue, "\(row.threads)", row.engine.rawValue, fixed(row.rowsPerRead, 1), fixed(row.p50Us, 1),
                     fixed(row.p99Us, 1), grouped(row.readsPerSecond), ratio(row.ratio), ratio(row.speedup),
+                ]
+            })
+        lines += table(
+            ["window of \(grouped(Double(WindowTrial.budget))) tokens, as", "engine", "messages", "p50 us", "p99 us", "page p50 us", "page p99 us", "÷ page"],
+            labels: 2,
+            windows.map { row in
+                [
+                    row.what.rawValue, row.engine.rawValue, fixed(row.messages, 1), fixed(row.p50Us, 1), fixed(row.p99Us, 1), fixed(row.pageP50Us, 1),
+                    fixed(row.pageP99Us, 1), fixed(row.ratio, 2),
                 ]
             })
         lines += table(
