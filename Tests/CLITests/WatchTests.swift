@@ -54,6 +54,8 @@ import Testing
             let payload = #"data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"\#(number) "}}]}"# + "\n\n"
             try input.fileHandleForWriting.write(contentsOf: Data(payload.utf8))
             if number % 10 == 0 { usleep(70_000) }
+            // However slow the machine is: what was there by now is shown before the rest comes.
+            if number == 100 { #expect(Program.eventually { try !rows(files).isEmpty }) }
         }
         try input.fileHandleForWriting.close()
         recorder.waitUntilExit()

@@ -243,10 +243,8 @@ package final class Conversations: Projection {
     /// Lends a page. One that the row vouches for and that is not there is damage, not an empty one (I7).
     func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: borrowing ConversationRow, _ body: (borrowing PageRow) throws -> R) throws -> R {
         if number + 1 == row.pages { return try body(row.open) }
-        return try pages.read(PageKey(id, number)) { page in
-            guard let page else { throw Self.missing(number, id) }
-            return try body(page)
-        }
+        guard let result = try pages.read(PageKey(id, number), body) else { throw Self.missing(number, id) }
+        return result
     }
 
     private static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {

@@ -41,7 +41,6 @@ extension Conversations {
     /// Messages before a seq; at least `count` of them unless there are fewer.
     package func windowPart(_ id: ConversationID, before seq: Seq, count: Int) throws -> WindowPart? {
         try rows.read(id) { row in
-            guard let row else { return nil }
             var part = WindowPart(messages: [], next: nil, seq: row.seq)
             guard row.pages > 0, var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row) else { return part }
             while true {
@@ -64,7 +63,7 @@ extension Conversations {
 
     /// The newest system message that can be shown a model.
     package func systemMessage(_ id: ConversationID) throws -> Message? {
-        let systems = try rows.read(id) { $0?.systems ?? [] }
+        let systems = try rows.read(id) { $0.systems } ?? []
         for seq in systems.reversed() {
             if let found = try message(id, at: seq)?.message, found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
         }

@@ -27,12 +27,12 @@ extension Conversations {
 
     /// One conversation as a user's lobby shows it; `nil` if the user does not take part.
     package func lobbyRow(_ id: ConversationID, _ user: UserID) throws -> LobbyRow? {
-        try lobbyRow(id, user, members.read(MemberKey(UserHash(user), id)) { $0?.shown ?? [:] })
+        try lobbyRow(id, user, members.read(MemberKey(UserHash(user), id)) { $0.shown } ?? [:])
     }
 
     private func lobbyRow(_ id: ConversationID, _ user: UserID, _ preferences: Preferences) throws -> LobbyRow? {
-        try rows.read(id) { row in
-            guard let row, let place = row.person(user), row.people[place].isIn else { return nil }
+        try rows.read(id) { row -> LobbyRow? in
+            guard let place = row.person(user), row.people[place].isIn else { return nil }
             var last: LobbyRow.LastMessage?
             if let shown = row.last {
                 last = LobbyRow.LastMessage(
@@ -42,7 +42,7 @@ extension Conversations {
             return LobbyRow(
                 conversation: id, kind: row.kind, title: row.title.value, participants: row.participants, lastMessage: last,
                 unread: row.unread(of: place), preferences: preferences, order: row.order)
-        }
+        } ?? nil
     }
 
     private func makeLobby(of user: UserID) throws -> LobbyIndex.Lobby {
@@ -55,7 +55,7 @@ extension Conversations {
             return true
         }
         for id in mine {
-            guard let order = try rows.read(id, { $0?.order }) else {
+            guard let order = try rows.read(id, { $0.order }) else {
                 throw EventLogError(.damaged, "conversation \(id) is missing from the projection \(Self.name); run `convstore rebuild`")
             }
             lobby.entries.append(LobbyIndex.Entry(order: order, conversation: id))

@@ -24,5 +24,5 @@ extension Conversations {
         return result
     }
 
-    package func participants(of id: ConversationID) throws -> [UserID] { try rows.read(id) { $0?.participants ?? [] } }
+    package func participants(of id: ConversationID) throws -> [UserID] { try rows.read(id) { $0.participants } ?? [] }
 }

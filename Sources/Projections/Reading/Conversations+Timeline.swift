@@ -16,8 +16,7 @@ extension Conversations {
     /// A page of at most `limit` messages; `nil` if there is no such conversation.
     package func timeline(_ id: ConversationID, _ range: TimelineRange, limit: Int) throws -> TimelinePage? {
         try rows.read(id) { row in
-            guard let row else { return nil }
-            return try timeline(id, row, range, limit: max(limit, 0))
+            try timeline(id, row, range, limit: max(limit, 0))
         }
     }
 
@@ -67,12 +66,12 @@ extension Conversations {
     /// The message of just this seq.
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
         try rows.read(id) { row -> (Message, Receipts)? in
-            guard let row, let number = try page(of: seq, id, row) else { return nil }
+            guard let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { page in
                 guard let found = try page.message(at: seq) else { return nil }
                 return (Message(found, row), row.receipts)
             }
-        }
+        } ?? nil
     }
 
     /// A message by its id: looked for from the newest on, a page at a time.
@@ -92,10 +91,10 @@ extension Conversations {
         return nil
     }
 
-    package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.read(id) { $0?.receipts } }
+    package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.read(id) { $0.receipts } }
 
     /// The last seq of a conversation; 0 if there is none.
-    package func seq(of id: ConversationID) throws -> Seq { try rows.read(id) { $0?.seq ?? 0 } }
+    package func seq(of id: ConversationID) throws -> Seq { try rows.read(id) { $0.seq } ?? 0 }
 
     private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
         guard limit > 0, row.pages > 0, seq > 0 else { return [] }

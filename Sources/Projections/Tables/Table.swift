@@ -15,8 +15,36 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     ///
     /// `@unchecked Sendable`: changed only by the one who folds, and only while nobody else has it.
     final class Box: @unchecked Sendable {
-        var row: Row?
-        init(_ row: Row?) { self.row = row }
+        // Memory of its own, so that a reader is lent the row itself: a property of a class would be copied, with all that it refers to.
+        private let memory = UnsafeMutablePointer<Row>.allocate(capacity: 1)
+        private var isPresent = false
+
+        init(_ row: consuming Row?) {
+            guard let row else { return }
+            memory.initialize(to: row)
+            isPresent = true
+        }
+
+        deinit {
+            if isPresent { memory.deinitialize(count: 1) }
+            memory.deallocate()
+        }
+
+        var row: Row? { isPresent ? memory.pointee : nil }
+
+        func read<R>(_ body: (borrowing Row) throws -> R) rethrows -> R? { isPresent ? try body(memory.pointee) : nil }
+
+        func edit<R>(_ body: (inout Row?) throws -> R) rethrows -> R {
+            var row: Row? = isPresent ? memory.move() : nil
+            isPresent = false
+            defer {
+                if row != nil {
+                    memory.initialize(to: row.take()!)
+                    isPresent = true
+                }
+            }
+            return try body(&row)
+        }
     }
 
     private struct Entry {
@@ -77,8 +105,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     // Reading.
 
-    /// Lends a row for the length of the closure, which must not read this table.
-    public func read<R>(_ key: Key, _ body: (borrowing Row?) throws -> R) throws -> R {
+    /// Lends a row for the length of the closure; `nil` if there is none.
+    public func read<R>(_ key: Key, _ body: (borrowing Row) throws -> R) throws -> R? {
         let shard = shard(of: key)
         pthread_mutex_lock(shard.lock)
         if let index = shard.entries.index(forKey: key) {
@@ -86,20 +114,20 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             if !entry.wasUsed { shard.entries.values[index].wasUsed = true }
             pthread_mutex_unlock(shard.lock)
             // Nobody changes it while the caller holds the fold lock.
-            return try body(entry.box.row)
+            return try entry.box.read(body)
         }
         pthread_mutex_unlock(shard.lock)
-        guard let row = try load(key) else { return try body(nil) }
+        guard let row = try load(key) else { return nil }
         let box = Box(row)
         let bytes = Int32(clamping: row.memoryBytes)
         pthread_mutex_lock(shard.lock)
         if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, wasUsed: false, bytes: bytes), key, shard) }
         pthread_mutex_unlock(shard.lock)
-        return try body(box.row)
+        return try box.read(body)
     }
 
     /// A row; `nil` if there is none.
-    public func row(at key: Key) throws -> Row? { try read(key) { $0 } }
+    public func row(at key: Key) throws -> Row? { try read(key) { copy $0 } }
 
     /// Visits all rows whose keys begin with a prefix, ascending, until the closure says false.
     public func forEach(withPrefix keyPrefix: [UInt8] = [], _ body: (Key, Row) throws -> Bool) throws {
@@ -158,7 +186,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             dirty.append((key, shard.entries.values[place].box))
         }
         let box = shard.entries.values[place].box
-        return try body(&box.row)
+        return try box.edit(body)
     }
 
     /// Notes that a row grew by so many bytes, so that memory is counted.
