@@ -118,7 +118,7 @@ extension MessageRow {
             if rare.parts != nil { flags |= Flag.parts }
             if !rare.reactions.isEmpty { flags |= Flag.reactions }
         }
-        writer.put(self.seq - seq)
+        writer.put(self.seq &- seq)
         writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
         writer.put(id)
         writer.put(byte: flags)
