@@ -144,6 +144,9 @@ extension EventStore {
         options.observer?([])
     }
 
+    /// One frame takes what waits, up to so much; a single request may be larger, up to `requestBytesMax`.
+    private static let frameEventsMax = 16_384, frameBytesMax = 8 << 20, requestBytesMax = 1 << 30
+
     /// Commits groups until the caller's own request is answered (or, on the writer's thread, until the queue is empty).
     private func lead(until box: ReplyBox?) {
         while true {
@@ -155,9 +158,13 @@ extension EventStore {
                 }
                 // One frame takes what waits, within reason.
                 var events = 0
+                var bytes = 0
                 var end = 0
-                while end < queue.requests.count, end == 0 || events + queue.requests[end].count <= 16_384 {
+                while end < queue.requests.count {
+                    let more = Self.bytesBound(queue.requests[end])
+                    if end > 0, events + queue.requests[end].count > Self.frameEventsMax || bytes + more > Self.frameBytesMax { break }
                     events += queue.requests[end].count
+                    bytes += more
                     end += 1
                 }
                 let group = Array(queue.requests[..<end])
@@ -210,6 +217,9 @@ extension EventStore {
         if let failure = writer.withLock({ $0.failure }) { throw failure }
         var bytes = 0
         for request in group { bytes += Self.bytesBound(request) }
+        guard bytes <= Self.requestBytesMax else {
+            throw EventLogError(.invalidArgument, "\(path): a batch of up to \(bytes) bytes; one has at most \(Self.requestBytesMax): split it")
+        }
         try makeRoom(bytes)
         leader.frame.begin()
         var results: [Result<[AppendOutcome], any Error>] = []
