@@ -76,9 +76,9 @@ public final class EventStore: Sendable {
     let writer: Monitor<Writer>
     let queue = Monitor(Queue())
     let flushing = Monitor(FlushState())
-    let keys: Mutex<(file: KeyFile, ring: KeyRing)>
-    let replicaNumbers: Mutex<[ReplicaID: UInt64]>
-    let readers = Mutex<[ReaderBox]>([])
+    let keys: Monitor<(file: KeyFile, ring: KeyRing)>
+    let replicaNumbers: Monitor<[ReplicaID: UInt64]>
+    let readers = Monitor<[ReaderBox]>([])
     let folds: [FoldSlot]
     /// Held for reading by whoever reads folded state, for writing while it changes; never over I/O of a commit.
     package let foldLock = ReadWriteLock()
@@ -90,7 +90,7 @@ public final class EventStore: Sendable {
     /// Maintenance that rewrites sealed bytes excludes flushes.
     let maintenance = Monitor(false)
     private let lockFile: File?
-    private let isOpen = Mutex(true)
+    private let isOpen = Monitor(true)
     let leadership = Monitor(LeaderState())
 
     /// The frame under construction; whoever leads the queue holds it.
@@ -170,9 +170,9 @@ public final class EventStore: Sendable {
         tail = Tail(frames: recovered.frames, archived: state.position)
         journal = nil
         lockFile = nil
-        replicaNumbers = Mutex([:])
+        replicaNumbers = Monitor([:])
         let ring = try Self.keyRing(archive, file, state)
-        keys = Mutex((file, ring))
+        keys = Monitor((file, ring))
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
         writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
@@ -216,7 +216,7 @@ public final class EventStore: Sendable {
             directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedFrame: state.frame)
         tail = Tail(frames: recovered.frames, archived: state.position)
         let ring = try Self.keyRing(archive, file, state)
-        keys = Mutex((file, ring))
+        keys = Monitor((file, ring))
         var numbers: [ReplicaID: UInt64] = [:]
         try archive.environment.read { [archive] transaction in
             try transaction.forEach(archive.replicas) { key, value in
@@ -227,7 +227,7 @@ public final class EventStore: Sendable {
                 return true
             }
         }
-        replicaNumbers = Mutex(numbers)
+        replicaNumbers = Monitor(numbers)
         let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
         writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
