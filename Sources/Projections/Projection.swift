@@ -93,8 +93,9 @@ final class ProjectionState<P: Projection>: FoldState {
 }
 
 /// A projection as the store sees it, and as its readers do.
+///
+/// `@unchecked Sendable`: what changes does so with the store's fold lock held for writing, and is read with it held for reading.
 package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendable {
-    // Both are changed with the store's fold lock held for writing, and read with it held for reading.
     private var state: ProjectionState<P>?
     private var failure: EventLogError?
 

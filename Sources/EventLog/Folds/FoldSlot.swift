@@ -1,6 +1,7 @@
 /// One fold in an open store: its live state, and which of its tables that state stands over.
 ///
-/// `@unchecked Sendable`: what can change is touched with the store's fold lock held for writing, or while the store opens.
+/// `@unchecked Sendable`: state and table change with the fold lock held for writing and `maintenance`, which whoever flushes or rebuilds holds too;
+/// `isBroken` and `lastSave` are touched with `foldProgress` held; or all of it while the store opens or closes.
 final class FoldSlot: @unchecked Sendable {
     let fold: any EventFold
     var state: any FoldState

@@ -8,6 +8,8 @@
 ///
 /// Readers on different cores would pass the lock's own bytes to and fro, which costs more than a short read: so there are several locks, of which a
 /// reader takes one and a writer all (a "big-reader lock").
+///
+/// `@unchecked Sendable`: nothing but the system's locks lies in its memory.
 package final class ReadWriteLock: @unchecked Sendable {
     private static let count = 16
     /// Two cache lines apart, as processors fetch them in pairs.

@@ -23,7 +23,10 @@ struct LMDBError: Error, Hashable, CustomStringConvertible {
 
 /// One LMDB environment in one file, its map grown as it fills.
 ///
-/// Safe to use from several threads: LMDB's environment handle is made for it, and the growth of the map excludes readers (`gate`).
+/// Safe to use from several threads.
+///
+/// `@unchecked Sendable`: LMDB's environment handle is made for several threads; the growth of the map and what is kept of a snapshot exclude readers
+/// (`gate`), and a kept snapshot is lent to one thread at a time (its own lock).
 final class LMDBEnvironment: @unchecked Sendable {
     private let handle: OpaquePointer
     private let gate: UnsafeMutablePointer<pthread_rwlock_t>
@@ -137,8 +140,22 @@ final class LMDBEnvironment: @unchecked Sendable {
 
     private final class Pin {
         let handle: OpaquePointer
-        init(_ handle: OpaquePointer) { self.handle = handle }
-        deinit { mdb_txn_abort(handle) }
+        let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+
+        init(_ handle: OpaquePointer) {
+            self.handle = handle
+            var attributes = pthread_mutexattr_t()
+            pthread_mutexattr_init(&attributes)
+            pthread_mutexattr_settype(&attributes, CInt(PTHREAD_MUTEX_RECURSIVE))
+            pthread_mutex_init(lock, &attributes)
+            pthread_mutexattr_destroy(&attributes)
+        }
+
+        deinit {
+            mdb_txn_abort(handle)
+            pthread_mutex_destroy(lock)
+            lock.deallocate()
+        }
     }
 
     /// Keeps a snapshot until the environment is closed: for a reader beside a writer, whose rows must all be of one moment.
@@ -184,12 +201,15 @@ final class LMDBEnvironment: @unchecked Sendable {
         return pinned != nil
     }
 
-    /// Lends a snapshot for the length of the closure: the one that is kept, to any number of threads (MDB_NOTLS), or else the newest.
+    /// Lends a snapshot for the length of the closure: the one that is kept, to one thread at a time, or else the newest.
     func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R {
         pthread_rwlock_rdlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
         if let pinned {
+            // LMDB lets a transaction move between threads (MDB_NOTLS), not be used by two at once. One reading may ask for another.
+            pthread_mutex_lock(pinned.lock)
+            defer { pthread_mutex_unlock(pinned.lock) }
             do {
                 return try body(ReadTransaction(handle: pinned.handle, isOwned: false))
             } catch let error as LMDBError {

@@ -53,7 +53,14 @@ extension EventStore {
         }
     }
 
-    func cut(ofFrame frame: UInt64) -> FoldCut? { foldProgress.withLock { $0.cuts.first { $0.frame == frame } } }
+    /// The same cut as it is now, without what broke meanwhile.
+    func cut(ofFrame frame: UInt64) -> FoldCut? {
+        foldProgress.withLock { progress in
+            guard var cut = progress.cuts.first(where: { $0.frame == frame }) else { return nil }
+            cut.rows.removeAll { $0.slot.isBroken }
+            return cut
+        }
+    }
 
     /// The archive holds the oldest cut now.
     func settle(_ done: FoldCut) {
@@ -64,7 +71,7 @@ extension EventStore {
         }
         guard isNext else { return }
         // Commits go on meanwhile; no rebuild can put another state in the slot, as this flush holds `maintenance`.
-        for (slot, rows) in done.rows where !slot.isBroken { settle(rows, in: slot) }
+        for (slot, rows) in done.rows { settle(rows, in: slot) }
     }
 
     /// A little at a time: readers come in between.

@@ -82,7 +82,7 @@ public final class EventStore: Sendable {
     let folds: [FoldSlot]
     /// Held for reading by whoever reads folded state, for writing while it changes; never over I/O of a commit.
     package let foldLock = ReadWriteLock()
-    /// What the folds show is the fold of all events up to here. Guarded by `foldLock`.
+    /// What the folds show is the fold of all events up to here. `nonisolated(unsafe)`: guarded by `foldLock`.
     package nonisolated(unsafe) var foldedPosition: Position = 0
     /// Held while a committed frame enters memory: what is cut is cut between frames.
     let foldProgress = Monitor(FoldProgress())

@@ -276,7 +276,7 @@ final class Flusher {
     private func encode(_ cut: FoldCut?, position: Position) throws -> [FoldBatch] {
         var batches: [FoldBatch] = []
         for (slot, rows) in cut?.rows ?? [] {
-            guard !slot.isBroken, let table = slot.table else { continue }
+            guard let table = slot.table else { continue }
             var batch = RowBatch()
             try rows.encode(into: &batch)
             batches.append(FoldBatch(slot, table, position, batch))

@@ -55,6 +55,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         var bytes: Int32
     }
 
+    /// `@unchecked Sendable`: touched with its lock held, or by the one who folds while no reader is let in.
     private final class Shard: @unchecked Sendable {
         let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
         var entries: [Key: Entry] = [:]
