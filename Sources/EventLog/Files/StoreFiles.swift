@@ -10,7 +10,7 @@ package enum StoreFiles {
         do {
             try Directory.rename(source, to: target)
             try Directory.sync(Directory.parent(target))
-        } catch let error as SystemError {
+        } catch {
             throw error.typed
         }
     }

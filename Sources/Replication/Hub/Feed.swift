@@ -94,7 +94,7 @@ package struct Feed {
             advance(slice.log, behind: end, source)
         }
         runs.removeLast()
-        return Piece(frame: .segment(SegmentFrame(run: stored.bytes, logs: notes)), events: stored.count)
+        return Piece(frame: .segment(SegmentFrame(run: stored.bytes, logs: notes)), events: stored.eventCount)
     }
 
     /// What is wanted of a run, encoded anew.
@@ -109,6 +109,7 @@ package struct Feed {
         }
         runs.removeLast()
         if events.isEmpty { return nil }
+        let lastRun = lastRun
         return try piece(events, source) { lastRun[$0] == position }
     }
 

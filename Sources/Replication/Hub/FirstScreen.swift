@@ -28,8 +28,8 @@ struct FirstScreen {
             bytes = 4 << 20
         }
         for row in try hub.store.lobby(of: identity.user, limit: rows).rows {
-            if case .conversations(let ids) = scope, !ids.contains(row.id) { continue }
-            if let frame = try base(row.id, messages: count > 0 ? messages : 0, bytesMax: bytes, encoder) { frames.append(.base(frame)) }
+            if case .conversations(let ids) = scope, !ids.contains(row.conversation) { continue }
+            if let frame = try base(row.conversation, messages: count > 0 ? messages : 0, bytesMax: bytes, encoder) { frames.append(.base(frame)) }
             count -= 1
         }
         return frames

@@ -95,6 +95,14 @@ public final class Hub: Sendable {
         if wasThere { counters.closed() }
     }
 
+    /// The root over a log's first events.
+    func root(of log: LogID, at size: Seq) throws -> Hash256 {
+        guard let tree = try heads.tree(of: log, through: size) else {
+            throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
+        }
+        return tree.root()
+    }
+
     func withIndex<R>(_ body: (borrowing HubIndex) throws -> R) rethrows -> R { try state.withLock { try body($0.index) } }
 
     /// The connections of those who take part in a conversation now.

@@ -317,7 +317,7 @@ public final class HubConnection: @unchecked Sendable {
         for item in heads.heads {
             let seq = visibleSeq(item.log)
             let size = min(seq, item.head.size)
-            let root = size == 0 ? CompactRange().root() : try hub.store.log.root(of: item.log, at: size)
+            let root = size == 0 ? CompactRange().root() : try hub.root(of: item.log, at: size)
             if size == item.head.size, root == item.head.root, !heads.isProbe {
                 if seq > size { feed.want(item.log, from: size + 1) }
                 named.insert(item.log)

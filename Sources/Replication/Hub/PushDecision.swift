@@ -1,4 +1,4 @@
-package import EventLog
+internal import EventLog
 
 /// What a hub makes of a PUSH before and after its store decides: who may write what, in one place.
 struct PushDecision {

@@ -5,7 +5,7 @@ internal import ConversationStore
 ///
 /// For one thread at a time: the replica guards it.
 struct Previews {
-    private struct Part {
+    fileprivate struct Part {
         var base: [UInt8]
         var baseSeq: Seq
         /// Over all events up to the last of `events`.

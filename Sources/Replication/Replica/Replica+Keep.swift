@@ -15,7 +15,7 @@ extension Replica {
         switch frame {
         case .segment(let segment):
             return try keep(
-                SegmentCodec.decode(segment.run, eventsMax: WireLimits.segmentEventsMax, rawBytesMax: WireLimits.segmentRawBytesMax), segment.logs)
+                SegmentCodec.decode(segment.run), segment.logs)
         case .events(let frame):
             let events = try frame.items.map { item in
                 guard let commitment = item.commitment else { return try EventCodec.decode(envelope: item.envelope, body: item.body) }
@@ -25,7 +25,7 @@ extension Replica {
         case .base(let base):
             let events =
                 base.run.isEmpty
-                ? [] : try SegmentCodec.decode(base.run, eventsMax: WireLimits.segmentEventsMax, rawBytesMax: WireLimits.segmentRawBytesMax)
+                ? [] : try SegmentCodec.decode(base.run)
             try state.withLock { try $0.previews.take(base, events, in: store) }
             return Kept(events: events.count)
         default: return Kept()

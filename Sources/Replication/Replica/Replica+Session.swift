@@ -1,4 +1,4 @@
-public import ConversationStore
+internal import ConversationStore
 
 extension Replica {
     /// Begins a session over a transport.
@@ -156,8 +156,11 @@ extension Replica {
         try body(batch, true)
     }
 
-    func root(of log: LogID, at size: Seq) throws -> Hash256? {
-        size == 0 ? CompactRange().root() : try heads.tree(of: log, through: size)?.root()
+    func root(of log: LogID, at size: Seq) throws -> Hash256 {
+        guard let tree = size == 0 ? CompactRange() : try heads.tree(of: log, through: size) else {
+            throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
+        }
+        return tree.root()
     }
 
     func planRewind(_ logs: [LogID: Seq]) throws {

@@ -1,4 +1,5 @@
 internal import ConversationStore
+public import EventLog
 
 /// What a session of a replica tells whoever runs it.
 public enum ReplicaEvent: Sendable {

@@ -1,5 +1,3 @@
-public import EventLog
-
 /// What a replica cannot go on with.
 public struct ReplicaError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {

@@ -1,4 +1,4 @@
-package import EventLog
+internal import EventLog
 
 /// The replica's end of a session as a value: frames and the time go in, what is to be done comes out. No socket, disk, clock or thread.
 package struct ReplicaSession: Sendable {

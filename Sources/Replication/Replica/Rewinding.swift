@@ -63,10 +63,25 @@ enum Rewinding {
             try? source.close()
             throw error
         }
-        try SideStore.copy(from: path, to: aside(path))
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
         defer { side.close() }
+        try copySide(of: path, to: side)
         try offerAgain(lost, side, options)
+    }
+
+    private static func copySide(of path: String, to target: SideStore) throws {
+        guard let source = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
+        defer { source.close() }
+        for table in SyncTables.names {
+            var records: [(key: [UInt8], value: [UInt8])] = []
+            try source.read { transaction in
+                try transaction.forEach(table) { key, value in
+                    records.append((key, value))
+                    return true
+                }
+            }
+            try target.write { transaction in for (key, value) in records { try transaction.put(table, key, value) } }
+        }
     }
 
     /// Own events go back into the outbox, in order, as new ones of their lanes; they keep their message ids, by which a hub knows a repeat.

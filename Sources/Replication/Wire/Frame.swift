@@ -1,4 +1,4 @@
-package import EventLog
+public import EventLog
 
 /// One message between a replica and a hub (docs/PROTOCOL.md, "Frames").
 package enum Frame: Hashable, Sendable {
@@ -234,7 +234,4 @@ public enum WireLimits {
     package static let tokenBytesMax = 16 << 10
     /// Events of one PUSH.
     package static let pushEventsMax = 4096
-    /// Events of one SEGMENT, and their bytes when decompressed.
-    package static let segmentEventsMax = 65_536
-    package static let segmentRawBytesMax = 64 << 20
 }
