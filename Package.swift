@@ -50,6 +50,7 @@ let package = Package(
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
+        .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
