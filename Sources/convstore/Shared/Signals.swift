@@ -47,6 +47,14 @@ enum Signals {
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
+    /// Runs the closure, on a thread of its own, when SIGINT, SIGTERM or SIGHUP comes.
+    static func whenTold(_ body: @escaping @Sendable () -> Void) {
+        watch()
+        WorkerThread.start {
+            while true { if case .signal = wait() { body() } }
+        }
+    }
+
     /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.
     static func wait(for descriptor: CInt? = nil, watchesReader: Bool = false, milliseconds: Int = -1) -> Wake {
         var requests = [pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0)]
