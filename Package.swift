@@ -45,11 +45,15 @@ let package = Package(
         ),
         .target(name: "ConversationStore", dependencies: ["EventLog", "Projections"], swiftSettings: strict),
         .target(
+            name: "Replication",
+            dependencies: ["ConversationStore", "EventLog", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
+        .target(
             name: "Interchange",
             dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
-        .target(name: "Replication", dependencies: ["ConversationStore"], swiftSettings: strict),
         // A hub's server, and what it alone needs.
         .target(
             name: "ChatServer",
@@ -108,6 +112,7 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
