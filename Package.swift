@@ -80,6 +80,7 @@ let package = Package(
         .target(
             name: "ReplicationWebSocket",
             dependencies: [
+                "ConversationStore", "EventLog", "Replication",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
@@ -91,7 +92,7 @@ let package = Package(
         .executableTarget(
             name: "convstore",
             dependencies: [
-                "ChatServer", "ConversationStore", "EventLog", "Interchange", "Projections", "Replication",
+                "ChatServer", "ConversationStore", "EventLog", "Interchange", "Projections", "Replication", "ReplicationWebSocket",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),

@@ -88,7 +88,8 @@ struct Outbox: ParsableCommand {
     }
 
     private func list(_ events: [RecordedEvent]) throws {
-        for event in events { try StandardOutput.shared.writeLine(EventLine.text(of: event)) }
+        let encoder = EventLineEncoder()
+        for event in events { try StandardOutput.shared.write { _ = encoder.append(event, to: &$0) } }
     }
 }
 
