@@ -200,7 +200,7 @@ final class Writer {
         let event = submission.event
         if let origin = submission.origin {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
-            if let known = try handledBefore(event, origin) { return known }
+            if let known = try handledBefore(event, origin, isFirstSending: submission.isFirstSending) { return known }
         }
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let state = try state(of: .conversation(event.conversation))
@@ -208,11 +208,11 @@ final class Writer {
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
-    private func handledBefore(_ event: Event, _ origin: Origin) throws -> Decision? {
+    private func handledBefore(_ event: Event, _ origin: Origin, isFirstSending: Bool) throws -> Decision? {
         guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
         let lane = state.row.lanes[position]
         guard origin.counter <= lane.mark else { return nil }
-        if let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
+        if !isFirstSending, let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
         if let recorded = try find(origin, in: state) {
             var old = ByteBuffer()
             var new = ByteBuffer()
@@ -223,6 +223,8 @@ final class Writer {
                 && recorded.event.conversation == event.conversation && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
             return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
         }
+        // It was refused, or a duplicate of something: another event's answer, if this one is new.
+        if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
         // It was a duplicate of something then; it is not asked again whether it would be accepted now.
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let conversation = try self.state(of: .conversation(event.conversation))
