@@ -289,9 +289,9 @@ extension EventStore {
             }
         case .adoption(let events, let secrets):
             var pending = secrets
+            let key = keys.withLock { $0.file.current.secret }
             for event in events {
-                let key = keys.withLock { $0.file.current.secret }
-                let secret = pending.removeValue(forKey: event.log)
+                let secret = pending.isEmpty ? nil : pending.removeValue(forKey: event.log)
                 let (receipt, number) = try writer.adopt(event, secret: secret, key: key, into: &frame)
                 if let secret { keys.withLock { $0.ring.explicit[number] = secret } }
                 outcomes.append(.accepted(receipt))
@@ -320,7 +320,8 @@ extension EventStore {
         }
         switch request.work {
         case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) }
-        case .adoption(let events, let secrets): return events.reduce(0) { $0 + bound($1.event) } + secrets.count * 4096
+        case .adoption(let events, let secrets):
+            return events.reduce(0) { $0 + bound($1.event) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
         }
     }
 
