@@ -35,6 +35,10 @@ extension EventStore {
     /// Takes events as another store recorded them, with their seqs, origins and clocks (`import --exact`).
     package func adoptBlocking(_ events: [RecordedEvent], secrets: [LogID: [UInt8]]) throws -> [AppendOutcome] {
         try checkWritable()
+        return try run(.adoption(events, secrets: Self.seeds(secrets)))
+    }
+
+    static func seeds(_ secrets: [LogID: [UInt8]]) throws -> [LogID: PuncturedSeeds] {
         var seeds: [LogID: PuncturedSeeds] = [:]
         for (log, secret) in secrets {
             guard let parsed = PuncturedSeeds(secret: secret) else {
@@ -42,10 +46,10 @@ extension EventStore {
             }
             seeds[log] = parsed
         }
-        return try run(.adoption(events, secrets: seeds))
+        return seeds
     }
 
-    private func checkWritable() throws {
+    func checkWritable() throws {
         try checkOpen()
         if journal == nil { throw EventLogError(.readOnly, "\(path) is open for reading only") }
     }

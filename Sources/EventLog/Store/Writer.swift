@@ -112,6 +112,19 @@ final class Writer {
         users = users.filter { stays($0.value) }
     }
 
+    /// The archive took in events past us, while nothing was in the tail.
+    func adopted(_ logs: some Sequence<LogID>, _ state: Archive.State) {
+        for log in logs {
+            switch log {
+            case .conversation(let id): conversations[id] = nil
+            case .user(let user): users[user] = nil
+            }
+        }
+        nextPosition = state.position + 1
+        nextNumber = state.nextNumber
+        hlc = max(hlc, HLC(rawValue: state.hlc))
+    }
+
     /// Forgets decoded runs, as one was rewritten.
     func forgetRuns() { reader.forget() }
 
@@ -304,10 +317,12 @@ final class Writer {
         guard recorded.isErased == (recorded.commitment != nil) else {
             throw EventLogError(.invalidArgument, "log \(recorded.log) seq \(recorded.seq): an erased event comes with the commitment to its body")
         }
-        let state = try makeState(of: recorded.log)
-        guard recorded.seq == state.row.seq + 1 else {
-            throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(state.row.seq) (I2)")
+        // Before a new log gets a number: the flush numbers only what the journal tells of.
+        let last = try state(of: recorded.log)?.row.seq ?? 0
+        guard recorded.seq == last + 1 else {
+            throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(last) (I2)")
         }
+        let state = try makeState(of: recorded.log)
         if let secret {
             let wrapped = try Wrapping.wrap(secret.encoded, key: key, for: "log \(recorded.log)")
             frame.put(SecretRecord(log: recorded.log, wrapped: wrapped))
