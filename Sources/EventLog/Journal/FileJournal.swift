@@ -207,6 +207,11 @@ final class FileJournal: Journal {
         state.withLock { $0.archivedFrame = max($0.archivedFrame, number) }
     }
 
+    /// The archive took in events past the journal: the next frame begins behind them.
+    func skip(through position: Position) {
+        state.withLock { $0.writtenPosition = max($0.writtenPosition, position) }
+    }
+
     func close() throws {
         try finishOrFail(.close)
     }
