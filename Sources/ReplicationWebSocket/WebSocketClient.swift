@@ -5,9 +5,9 @@ import NIOSSL
 import NIOWebSocket
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #else
-import Darwin
+    import Darwin
 #endif
 
 /// A device's WebSocket to a hub.

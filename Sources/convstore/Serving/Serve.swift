@@ -59,11 +59,12 @@ struct Serve: ParsableCommand {
         var options = HubServerOptions(host: address.host, port: address.port)
         if let tlsCert, let tlsKey { options.tls = ServerTLS(certificateFile: tlsCert, keyFile: tlsKey) }
         options.allowedOrigins = Set(allowOrigin)
-        let hubOptions = try tokens.hubOptions(logger)
+        var hubOptions = try tokens.hubOptions(logger)
+        hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
         raiseFileLimit()
         let storeOptions = ConversationStoreOptions(access: create ? .readWrite : .existing, endAbandonedStreamsAfter: .seconds(abandonedAfter))
         do {
-            try store.with(storeOptions) { store in
+            try store.with(storeOptions) { [hubOptions] store in
                 let hub = try Hub(store: store, options: hubOptions)
                 let scheme = options.tls == nil ? "ws" : "wss"
                 let server = try HubServer(hub, options: options, logger: logger) { port in
@@ -93,7 +94,8 @@ struct Serve: ParsableCommand {
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
         var configuration = ServiceGroupConfiguration(
-            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
+            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: quiet)
         configuration.maximumGracefulShutdownDuration = .seconds(Self.shutdownSeconds)
         let group = ServiceGroup(configuration: configuration)
         do {
