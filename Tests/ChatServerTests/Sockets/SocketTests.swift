@@ -44,7 +44,7 @@ extension ServerTests {
                 Case(testDescription: "as asked", frames: RawConnection.frame(2, Array("close:4401".utf8)), code: 4401),
             ])
         func violation(_ example: Case) async throws {
-            try await RunningServer.run(EchoEndpoint()) { server in
+            try await RunningServer.run(EchoEndpoint(), { $0.closeMilliseconds = 100 }) { server in
                 let code = try await code(example.frames, server)
                 #expect(code == example.code)
             }
@@ -121,7 +121,7 @@ extension ServerTests {
                 try await server.end.value
                 withExtendedLifetime(mute) {}
             }
-            #expect(clock.now - begin < .seconds(isPolite ? 0.5 : 2))
+            #expect(clock.now - begin < .seconds(isPolite ? 0.9 : 3))
         }
 
         @Test("A second passes, and the endpoint is told") func ticks() async throws {

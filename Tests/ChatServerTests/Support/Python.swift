@@ -40,6 +40,8 @@ enum Python {
         let input = Pipe()
         process.standardOutput = output
         process.standardInput = input
+        // It tells of connections that our client cut.
+        process.standardError = FileHandle.nullDevice
         try process.run()
         let line: String = await withCheckedContinuation { continuation in
             Thread {
