@@ -105,7 +105,7 @@ let package = Package(
         .testTarget(
             name: "ChatServerTests",
             dependencies: [
-                "ChatServer", "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket",
+                "ChatServer", "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket", "convstore",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),

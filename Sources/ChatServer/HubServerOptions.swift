@@ -1,3 +1,4 @@
+import NIOCore
 import NIOSSL
 
 /// Where and how a hub's server listens.
@@ -12,6 +13,8 @@ public struct HubServerOptions: Sendable {
     public var socketsMax = 10_000
     /// For TLS and the request's head, and then again for the first message.
     package var handshakeSeconds = 10
+    /// How long a peer may take to answer a close.
+    package var closeMilliseconds = 2000
     /// For an HTTP connection between requests.
     package var idleSeconds = 30
 
@@ -44,6 +47,8 @@ public struct ServerTLS: Sendable {
             var configuration = TLSConfiguration.makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key))
             configuration.minimumTLSVersion = .tlsv12
             configuration.applicationProtocols = ["http/1.1"]
+            // The WebSocket's own closing has already said that nothing more comes.
+            configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
         } catch {
             throw HubServerError(.invalidKey, "\(keyFile) cannot be used as the private key (PEM, without a passphrase) of \(certificateFile)")

@@ -15,7 +15,7 @@ package struct SocketOptions: Sendable {
     /// How long the peer may take to answer a close, before the connection is cut.
     package var closeDeadline: TimeAmount = .seconds(2)
     /// At a graceful shutdown, how long the receiver may take to close the socket in its own words.
-    package var farewellDeadline: TimeAmount = .milliseconds(500)
+    package var farewellDeadline: TimeAmount = .seconds(1)
 
     package init(_ side: Side) { self.side = side }
 }

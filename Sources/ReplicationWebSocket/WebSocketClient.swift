@@ -5,9 +5,9 @@ import NIOSSL
 import NIOWebSocket
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #else
-import Darwin
+    import Darwin
 #endif
 
 /// A device's WebSocket to a hub.
@@ -82,6 +82,7 @@ public final class WebSocketClient: Sendable {
     private static func context(_ options: Options) throws(WebSocketError) -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
+        configuration.shutdownTimeout = .seconds(1)
         if let file = options.certificateAuthority { configuration.trustRoots = .file(file) }
         do { return try NIOSSLContext(configuration: configuration) } catch {
             throw WebSocketError(.insecure, "the certificates to trust cannot be read\(options.certificateAuthority.map { " from \($0)" } ?? "")")

@@ -8,7 +8,13 @@ struct WebSocketURL: Hashable {
 
     init(_ text: String) throws(WebSocketError) {
         let lower = text.lowercased()
-        if lower.hasPrefix("ws://") { isSecure = false } else if lower.hasPrefix("wss://") { isSecure = true } else { throw Self.error(text, "it does not begin with ws:// or wss://") }
+        if lower.hasPrefix("ws://") {
+            isSecure = false
+        } else if lower.hasPrefix("wss://") {
+            isSecure = true
+        } else {
+            throw Self.error(text, "it does not begin with ws:// or wss://")
+        }
         let rest = text.dropFirst(isSecure ? 6 : 5)
         guard text.utf8.allSatisfy({ 0x21..<0x7F ~= $0 }), !text.contains("#") else { throw Self.error(text, "a character in it is not allowed") }
         let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
@@ -34,7 +40,9 @@ struct WebSocketURL: Hashable {
         guard !host.isEmpty else { throw Self.error(text, "it names no host") }
         port = isSecure ? 443 : 80
         if let portText {
-            guard portText.utf8.allSatisfy({ 0x30...0x39 ~= $0 }), let number = Int(portText), 1...65535 ~= number else { throw Self.error(text, "its port is malformed") }
+            guard portText.utf8.allSatisfy({ 0x30...0x39 ~= $0 }), let number = Int(portText), 1...65535 ~= number else {
+                throw Self.error(text, "its port is malformed")
+            }
             port = number
         }
     }

@@ -2,9 +2,9 @@ public import Logging
 import Synchronization
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #else
-import Darwin
+    import Darwin
 #endif
 
 /// Logs to standard error, one line each: `2026-11-22T08:00:00.123Z info convstore "socket opened" peer=127.0.0.1:4711`.

@@ -43,12 +43,13 @@ package final class PrometheusRegistry: MetricsFactory {
     }
 
     private static func name(_ label: String) -> String {
-        String(label.utf8.map { byte in
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "_"), UInt8(ascii: ":"): Character(Unicode.Scalar(byte))
-            default: "_"
-            }
-        })
+        String(
+            label.utf8.map { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "_"), UInt8(ascii: ":"): Character(Unicode.Scalar(byte))
+                default: "_"
+                }
+            })
     }
 
     func write(to text: inout PrometheusText) {
@@ -93,7 +94,11 @@ final class Cell: CounterHandler, MeterHandler, RecorderHandler, TimerHandler {
 
     init(_ kind: Kind) {
         self.kind = kind
-        if case .histogram(let bounds) = kind { value = Monitor(Value(counts: Array(repeating: 0, count: bounds.count + 1))) } else { value = Monitor(Value(counts: [])) }
+        if case .histogram(let bounds) = kind {
+            value = Monitor(Value(counts: Array(repeating: 0, count: bounds.count + 1)))
+        } else {
+            value = Monitor(Value(counts: []))
+        }
     }
 
     func increment(by amount: Int64) { value.withLock { $0.sum += Double(amount) } }

@@ -51,6 +51,7 @@ struct SocketAcceptor: Sendable {
         var limits = SocketOptions(.server)
         limits.messageBytesMax = SyncChannel.messageBytesMax
         limits.firstMessageDeadline = .seconds(Int64(options.handshakeSeconds))
+        limits.closeDeadline = .milliseconds(Int64(options.closeMilliseconds))
         gate.entered()
         metrics.opened()
         _ = try Socket.start(on: channel, limits, pool: Self.pool) { socket in

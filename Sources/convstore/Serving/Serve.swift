@@ -53,32 +53,36 @@ struct Serve: ParsableCommand {
     }
 
     func run() throws {
-        let address = ListenAddress(listen)!
         let level = Logger.Level(rawValue: logLevel)!
         let logger = Logger(label: "convstore") { LineLogHandler(label: $0, level: level) }
-        var options = HubServerOptions(host: address.host, port: address.port)
-        if let tlsCert, let tlsKey { options.tls = ServerTLS(certificateFile: tlsCert, keyFile: tlsKey) }
-        options.allowedOrigins = Set(allowOrigin)
-        let hubOptions = try tokens.hubOptions(logger)
-        raiseFileLimit()
-        let storeOptions = ConversationStoreOptions(access: create ? .readWrite : .existing, endAbandonedStreamsAfter: .seconds(abandonedAfter))
         do {
-            try store.with(storeOptions) { store in
-                let hub = try Hub(store: store, options: hubOptions)
-                let scheme = options.tls == nil ? "ws" : "wss"
-                let server = try HubServer(hub, options: options, logger: logger) { port in
-                    // Whoever waits for the line may have gone: that is no reason to stop.
-                    try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
-                    try? StandardOutput.shared.flush()
-                    logger.info("listening", metadata: ["address": "\(address.text(port: port))", "tls": "\(scheme == "wss")"])
-                }
-                warn(address, options, logger)
-                try serve(server, logger)
-            }
+            try run(ListenAddress(listen)!, logger)
         } catch let error as HubServerError {
             throw Failure(error.code == .cannotListen ? .unavailable : .noInput, error.message)
         }
         logger.info("stopped")
+    }
+
+    private func run(_ address: ListenAddress, _ logger: Logger) throws {
+        var options = HubServerOptions(host: address.host, port: address.port)
+        if let tlsCert, let tlsKey { options.tls = ServerTLS(certificateFile: tlsCert, keyFile: tlsKey) }
+        options.allowedOrigins = Set(allowOrigin)
+        var hubOptions = try tokens.hubOptions(logger)
+        hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
+        raiseFileLimit()
+        let storeOptions = ConversationStoreOptions(access: create ? .readWrite : .existing, endAbandonedStreamsAfter: .seconds(abandonedAfter))
+        try store.with(storeOptions) { store in
+            let hub = try Hub(store: store, options: hubOptions)
+            let scheme = options.tls == nil ? "ws" : "wss"
+            let server = try HubServer(hub, options: options, logger: logger) { port in
+                // Whoever waits for the line may have gone: that is no reason to stop.
+                try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
+                try? StandardOutput.shared.flush()
+                logger.info("listening", metadata: ["address": "\(address.text(port: port))", "tls": "\(options.tls != nil)"])
+            }
+            warn(address, options, logger)
+            try serve(server, logger)
+        }
     }
 
     private func warn(_ address: ListenAddress, _ options: HubServerOptions, _ logger: Logger) {
@@ -93,7 +97,8 @@ struct Serve: ParsableCommand {
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
         var configuration = ServiceGroupConfiguration(
-            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
+            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: quiet)
         configuration.maximumGracefulShutdownDuration = .seconds(Self.shutdownSeconds)
         let group = ServiceGroup(configuration: configuration)
         do {

@@ -28,7 +28,8 @@ struct TokenOptions: ParsableArguments {
             throw ValidationError(
                 ways > 1
                     ? "Give only one of --jwt-key, --jwks and --insecure-any-user."
-                    : "Who may come in? Name the key that checks their tokens with --jwt-key or --jwks; or, on loopback, let in everybody with --insecure-any-user.")
+                    : "Who may come in? Name the key that checks their tokens with --jwt-key or --jwks; or, on loopback, let in everybody with --insecure-any-user."
+            )
         }
         guard insecureAnyUser || serviceUser.isEmpty else {
             throw ValidationError("--service-user is for --insecure-any-user; a token says by its claim \"service\" that it is a service's.")

@@ -94,6 +94,11 @@ final class RawConnection: Sendable {
         return frame + (isMasked ? payload.enumerated().map { $1 ^ key[$0 & 3] } : payload)
     }
 
+    static func afterHead(_ bytes: [UInt8]) -> [UInt8] {
+        let end = bytes.indices.dropLast(3).first { bytes[$0..<$0 + 4] == [13, 10, 13, 10] }
+        return end.map { Array(bytes[($0 + 4)...]) } ?? []
+    }
+
     /// The code of the close frame at the end of what a server sent after its answer.
     static func closeCode(_ bytes: [UInt8]) -> Int? {
         var at = 0

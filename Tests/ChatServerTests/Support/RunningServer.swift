@@ -26,13 +26,14 @@ struct RunningServer {
 
     var url: String { "ws://127.0.0.1:\(port)/v1/sync" }
 
+    static let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .critical) }
+
     static func run(
         _ endpoint: any SyncEndpoint, _ change: (inout HubServerOptions) -> Void = { _ in }, _ body: (RunningServer) async throws -> Void
     ) async throws {
         var options = HubServerOptions()
         change(&options)
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
-        let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .critical) }
         let server = try HubServer(endpoint: endpoint, options: options, logger: logger) { number in
             port.yield(number)
             port.finish()

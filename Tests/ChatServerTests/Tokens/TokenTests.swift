@@ -58,7 +58,8 @@ import Testing
         func jwks(_ keys: [(kid: String, key: P256.Signing.PublicKey)], others: String = "") throws -> String {
             let entries = keys.map { kid, key in
                 let raw = Array(key.rawRepresentation)
-                return "{\"kty\":\"EC\",\"crv\":\"P-256\",\"use\":\"sig\",\"kid\":\"\(kid)\",\"x\":\"\(Self.encode(Array(raw[..<32])))\",\"y\":\"\(Self.encode(Array(raw[32...])))\"}"
+                return
+                    "{\"kty\":\"EC\",\"crv\":\"P-256\",\"use\":\"sig\",\"kid\":\"\(kid)\",\"x\":\"\(Self.encode(Array(raw[..<32])))\",\"y\":\"\(Self.encode(Array(raw[32...])))\"}"
             }
             return try file("{\"keys\":[\((entries + (others.isEmpty ? [] : [others])).joined(separator: ","))]}")
         }
@@ -121,11 +122,14 @@ import Testing
             (Self.claims(), nil), (Self.claims(aud: "[\"other\",\"hub\"]"), nil), (Self.claims(exp: "1799999971"), nil), (Self.claims(nbf: "1800000029"), nil),
             (Self.claims(exp: "1800000600.5"), nil), (Self.claims(more: ",\"more\":{\"sub\":1,\"sub\":2}"), nil),
             (Self.claims(exp: "1799999970"), .expired), (Self.claims(nbf: "1800000031"), .notYetValid), (Self.claims(exp: nil), .expiry),
-            (Self.claims(exp: "null"), .expiry), (Self.claims(exp: "-1"), .expiry), (Self.claims(exp: "1e18"), .expiry), (Self.claims(exp: "\"1800000600\""), .malformed),
+            (Self.claims(exp: "null"), .expiry), (Self.claims(exp: "-1"), .expiry), (Self.claims(exp: "1e18"), .expiry),
+            (Self.claims(exp: "\"1800000600\""), .malformed),
             (Self.claims(iss: nil), .issuer), (Self.claims(iss: "\"them\""), .issuer), (Self.claims(aud: nil), .audience), (Self.claims(aud: "[]"), .audience),
-            (Self.claims(aud: "\"other\""), .audience), (Self.claims(aud: "7"), .malformed), (Self.claims(sub: nil), .subject), (Self.claims(sub: "\"\""), .subject),
+            (Self.claims(aud: "\"other\""), .audience), (Self.claims(aud: "7"), .malformed), (Self.claims(sub: nil), .subject),
+            (Self.claims(sub: "\"\""), .subject),
             (Self.claims(sub: "\"\(String(repeating: "x", count: 256))\""), .subject), (Self.claims(sub: "7"), .malformed),
-            (Self.claims(more: ",\"sub\":\"eve\""), .malformed), (Self.claims(more: ",\"s\\u0075b\":\"eve\""), .malformed), (Self.claims(more: ",\"service\":\"yes\""), .malformed),
+            (Self.claims(more: ",\"sub\":\"eve\""), .malformed), (Self.claims(more: ",\"s\\u0075b\":\"eve\""), .malformed),
+            (Self.claims(more: ",\"service\":\"yes\""), .malformed),
             ("[]", .malformed), ("", .malformed), ("{", .malformed), (String(repeating: "[", count: 5000), .malformed),
             // Expired and wrong is wrong: nothing is learnt from it.
             (Self.claims(exp: "1", aud: "\"other\""), .audience),
@@ -153,11 +157,14 @@ import Testing
             (try issuer.token("HS256", claims) { issuer.hmac($0, Array(pem.utf8)) }, .algorithm),
             (try issuer.token("HS256", claims) { issuer.hmac($0, Array(issuer.p256.publicKey.rawRepresentation)) }, .algorithm),
             (try issuer.token("ES256", claims) { issuer.hmac($0, Array(pem.utf8)) }, .signature),
-            (try issuer.token("ES256", claims) { _ in [] }, .signature), (try issuer.token("ES256", claims) { _ in Array(repeating: 0, count: 64) }, .signature),
+            (try issuer.token("ES256", claims) { _ in [] }, .signature),
+            (try issuer.token("ES256", claims) { _ in Array(repeating: 0, count: 64) }, .signature),
             (try issuer.token("ES256", claims) { Array(try issuer.p256.signature(for: $0).derRepresentation) }, .signature),
             (try issuer.token("ES256", claims) { Array(try P256.Signing.PrivateKey().signature(for: $0).rawRepresentation) }, .signature),
-            (parts[0] + "." + Issuer.encode(Array(Self.claims(sub: "\"eve\"").utf8)) + "." + parts[2], .signature), (parts[0] + "." + parts[1] + ".", .signature),
-            (parts[0] + "." + parts[1], .malformed), (good + ".x", .malformed), (good + "=", .malformed), ("", .malformed), ("..", .malformed), ("garbage", .malformed),
+            (parts[0] + "." + Issuer.encode(Array(Self.claims(sub: "\"eve\"").utf8)) + "." + parts[2], .signature),
+            (parts[0] + "." + parts[1] + ".", .signature),
+            (parts[0] + "." + parts[1], .malformed), (good + ".x", .malformed), (good + "=", .malformed), ("", .malformed), ("..", .malformed),
+            ("garbage", .malformed),
             ("\u{0}\u{1B}[2J", .malformed), (String(repeating: "A", count: 20_000), .tooLong),
         ]
         for header in [",\"alg\":\"none\"", ",\"a\\u006cg\":\"none\""] { cases.append((try issuer.token("ES256", claims, header: header), .malformed)) }
