@@ -74,7 +74,7 @@ struct Serve: ParsableCommand {
         try store.with(storeOptions) { store in
             let hub = try Hub(store: store, options: hubOptions)
             let scheme = options.tls == nil ? "ws" : "wss"
-            let server = try HubServer(hub, options: options, logger: logger) { port in
+            let server = try HubServer(hub, options: options, logger: logger) { [options] port in
                 // Whoever waits for the line may have gone: that is no reason to stop.
                 try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
                 try? StandardOutput.shared.flush()
