@@ -123,7 +123,9 @@ struct ConversationBase: Sendable {
             guard max(person.deliveredTo, person.readTo, person.mark) <= row.seq, person.liveToMark <= row.live else { return false }
         }
         guard let shown = row.last, let last else { return row.last == nil && last == nil && seqs.isEmpty && row.messages == 0 }
-        guard shown.seq == last.seq, shown.seq <= row.seq, shown.id == last.id, shown.author == last.author, shown.state == last.shownState else { return false }
+        guard shown.seq == last.seq, shown.seq <= row.seq, shown.id == last.id, shown.author == last.author, shown.state == last.shownState else {
+            return false
+        }
         return Int(last.author) < row.people.count && seqs.last ?? 0 < last.seq && UInt64(seqs.count) + (last.isLive ? 1 : 0) <= row.live
             && last.rare?.reactions.isEmpty ?? true
     }

@@ -59,8 +59,11 @@ struct Overlaid: Sendable {
         let confirmed = preview?.lastSeq ?? held
         var failures: [Seq: Refusal] = [:]
         var creation: Unconfirmed?
-        for (place, one) in pending.enumerated() {
-            if let failure = one.failure { failures[confirmed + 1 + Seq(place)] = failure }
+        var seq = confirmed
+        for one in pending {
+            guard one.isInConversation else { continue }
+            seq += 1
+            if let failure = one.failure { failures[seq] = failure }
             if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
         }
         let marks = OverlayMarks(
@@ -77,7 +80,7 @@ struct Overlaid: Sendable {
         var sent: [MessageID: Seq] = [:]
         var seq = marks.confirmedSeq
         for one in pending {
-            seq += 1
+            if one.isInConversation { seq += 1 }
             let event = one.event
             let target: Seq?
             switch event.content {

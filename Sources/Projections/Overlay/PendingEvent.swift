@@ -16,6 +16,9 @@ package struct PendingEvent: Sendable {
         self.isWaiting = isWaiting
     }
 
+    /// Whether the hub will give it a seq of the conversation, and not of its author's own log.
+    var isInConversation: Bool { event.log == .conversation(event.conversation) }
+
     /// Whether the hub took it, or what has the same effect: the message under another origin, as after a restored backup.
     func isConfirmed(by confirmed: RecordedEvent) -> Bool {
         if origin.replica == confirmed.origin.replica, origin.counter == confirmed.origin.counter, event.log == confirmed.log { return true }

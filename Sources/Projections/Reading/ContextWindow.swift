@@ -65,7 +65,8 @@ extension Conversations {
     package func systemMessage(_ id: ConversationID) throws -> Message? {
         let systems = try rows.read(id) { $0.systems } ?? []
         for seq in systems.reversed() {
-            if let found = try message(id, at: seq)?.message, !found.isStale, !isFailed(seq), found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
+            guard let found = try message(id, at: seq)?.message, !found.isStale, !isFailed(seq) else { continue }
+            if found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
         }
         return nil
     }

@@ -123,23 +123,24 @@ extension Conversations {
 
     /// The seq at which a message was sent, looked for from the newest on; those up to `known` are not asked.
     func seq(of message: MessageID, in id: ConversationID, after known: Seq) throws -> Seq? {
-        let found = try rows.read(id) { row -> Seq? in
-            var number = row.pages
-            while number > firstPage {
-                number -= 1
-                var found: Seq?
-                let first = try readPage(number, id, row) { page in
-                    try page.forEach { candidate in
-                        if candidate.id == message { found = candidate.seq }
-                        return found == nil
+        let found =
+            try rows.read(id) { row -> Seq? in
+                var number = row.pages
+                while number > firstPage {
+                    number -= 1
+                    var found: Seq?
+                    let first = try readPage(number, id, row) { page in
+                        try page.forEach { candidate in
+                            if candidate.id == message { found = candidate.seq }
+                            return found == nil
+                        }
+                        return page.firstSeq
                     }
-                    return page.firstSeq
+                    if let found { return found }
+                    if first <= known { return nil }
                 }
-                if let found { return found }
-                if first <= known { return nil }
-            }
-            return nil
-        } ?? nil
+                return nil
+            } ?? nil
         guard found == nil, let overlay, overlay.hole != nil else { return found }
         return try overlay.below.seq(of: message, in: id, after: known)
     }
