@@ -3,9 +3,9 @@ package import EventLog
 /// The reducers' state of a conversation at one seq, for a peer that holds none of the events up to it: all that later events change and a lobby shows,
 /// without the messages.
 ///
-/// Version 1: a byte of version; the seqs of the newest live messages but the last that are after the mark of somebody who takes part (count, the
-/// first, then steps), so that unread messages are counted exactly from there on; the last message (length, and its row, length 0: none), its text cut
-/// as the lobby shows it; the conversation's row without its pages. Preferences are their users' own, and are not in it.
+/// Version 1: a byte of version; the seqs of the newest live messages but the last (count, the first, then steps): whoever reads up to one of them,
+/// what is unread is counted exactly, and up to an older one as if all before these were read; the last message (length, and its row; length 0: none),
+/// its text cut as the lobby shows it; the conversation's row without its pages. Preferences are their users' own, and are not in it.
 struct ConversationBase: Sendable {
     static let version: UInt8 = 1
     /// So many seqs of messages are told at most.
@@ -65,7 +65,7 @@ struct ConversationBase: Sendable {
         writer.put(UInt64(seqs.count))
         var before: Seq = 0
         for seq in seqs {
-            writer.put(seq - before)
+            writer.put(seq &- before)
             before = seq
         }
         var message = RowWriter(ByteBuffer(capacity: 512))
@@ -141,29 +141,25 @@ extension Conversations {
             let summary = (copy row).summary
             guard let shown = row.last else { return (ConversationBase(summary, seqs: [], last: nil).encoded, row.seq) }
             guard let last = try row.open.message(at: shown.seq) else { throw Self.missing(row.pages, id) }
-            return (ConversationBase(summary, seqs: try unreadSeqs(id, row), last: ConversationBase.cut(last)).encoded, row.seq)
+            return (ConversationBase(summary, seqs: try newestSeqs(id, row), last: ConversationBase.cut(last)).encoded, row.seq)
         }
     }
 
-    /// The newest live messages but the last that are after the mark of somebody who takes part.
-    private func unreadSeqs(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
-        var mark = Seq.max
-        for person in row.people where person.isIn { mark = min(mark, person.mark) }
+    /// The newest live messages but the last.
+    private func newestSeqs(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
         let last = row.last?.seq ?? 0
         var found: [Seq] = []
         var number = row.pages
         while number > firstPage, found.count < ConversationBase.seqsMax {
             number -= 1
-            let first = try readPage(number, id, row) { page in
+            try readPage(number, id, row) { page in
                 var some: [Seq] = []
                 try page.forEach { message in
-                    if message.isLive, message.seq > mark, message.seq < last { some.append(message.seq) }
+                    if message.isLive, message.seq < last { some.append(message.seq) }
                     return true
                 }
                 found += some.reversed()
-                return page.firstSeq
             }
-            if first <= mark { break }
         }
         return found.prefix(ConversationBase.seqsMax).reversed()
     }

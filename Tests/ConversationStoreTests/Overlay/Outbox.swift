@@ -29,8 +29,8 @@ final class Outbox: Sendable {
         }
     }
 
-    func text(_ text: String, id: MessageID = .random(), in conversation: ConversationID = chat(1), by author: UserID = ann, failure: Refusal? = nil) -> PendingEvent {
-        pending(.messageSent(.init(id: id, role: .user, text: text)), in: conversation, by: author, failure: failure)
+    func text(_ text: String, id: MessageID = .random(), in conversation: ConversationID = chat(1), failure: Refusal? = nil) -> PendingEvent {
+        pending(.messageSent(.init(id: id, role: .user, text: text)), in: conversation, failure: failure)
     }
 
     /// The hub accepts events; the replica does not know yet.
@@ -57,7 +57,9 @@ final class Outbox: Sendable {
     /// A conversation of three with some messages in both stores.
     func begin(_ messages: Int = 3, in number: UInt64 = 1) async throws {
         try await hub.group(number)
-        for place in 0..<messages { try await hub.send("\(place)", to: chat(number), from: place % 2 == 0 ? bob : ann, id: message(number * 1000 + UInt64(place))) }
+        for place in 0..<messages {
+            try await hub.send("\(place)", to: chat(number), from: place % 2 == 0 ? bob : ann, id: message(number * 1000 + UInt64(place)))
+        }
         try adopt()
     }
 }

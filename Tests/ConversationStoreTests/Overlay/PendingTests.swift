@@ -4,7 +4,9 @@ import Testing
 @testable import Projections
 
 @Suite("What is pending") struct PendingTests {
-    @Test("A message stands after the confirmed ones, as pending, in the order made; the lobby shows it as the last, and goes by it") func messages() async throws {
+    @Test("A message stands after the confirmed ones, as pending, in the order made; the lobby shows it as the last, and goes by it") func messages()
+        async throws
+    {
         let outbox = try Outbox()
         try await outbox.begin(3, in: 1)
         try await outbox.begin(3, in: 2)
@@ -273,7 +275,11 @@ import Testing
         var page = try #require(try replica.timeline(of: chat(1)))
         #expect(page.messages.map(\.text) == ["0", "1", "2"] && page.hole == nil && page.seq == 4)
         replica.setPreview(try Preview(base: outbox.hub.encodedBase(of: chat(1), at: 4), baseSeq: 4, events: Array(events[4...])), of: chat(1))
-        replica.setPending([outbox.pending(.receiptRead(upTo: message(4))), outbox.text("mine"), outbox.pending(.messageEdited(message: message(0), text: "?"))], of: chat(1))
+        replica.setPending(
+            [
+                outbox.pending(.receiptRead(upTo: message(4))), outbox.text("mine"),
+                outbox.pending(.messageEdited(message: message(0), text: "?")),
+            ], of: chat(1))
         page = try #require(try replica.timeline(of: chat(1)))
         #expect(page.messages.map(\.text) == ["3", "4", "5", "mine"] && page.hole == 1...4 && !page.hasBefore && page.seq == 7)
         #expect(page.receipts.readBy(page.messages[1]) == [ann])
