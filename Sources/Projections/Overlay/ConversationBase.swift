@@ -126,6 +126,9 @@ struct ConversationBase: Sendable {
         guard shown.seq == last.seq, shown.seq <= row.seq, shown.id == last.id, shown.author == last.author, shown.state == last.shownState else {
             return false
         }
+        guard shown.snippet.unicodeScalars.count <= ConversationRow.snippetScalars, last.text.unicodeScalars.count <= ConversationRow.snippetScalars + 1 else {
+            return false
+        }
         return Int(last.author) < row.people.count && seqs.last ?? 0 < last.seq && UInt64(seqs.count) + (last.isLive ? 1 : 0) <= row.live
             && last.rare?.reactions.isEmpty ?? true
     }
