@@ -244,13 +244,16 @@ final class LMDBEnvironment: @unchecked Sendable {
 
     /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
     func write<R>(_ body: (inout WriteTransaction) throws -> R) throws -> R {
+        let faults = FaultyDisks.disk(of: path)
         while true {
             do {
+                try faults?.willCommit(path)
                 var transaction: OpaquePointer?
                 try check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
                 var write = WriteTransaction(handle: transaction!)
                 let result = try body(&write)
                 try write.commit()
+                try faults?.didCommit(path)
                 return result
             } catch let error as LMDBError where error.code == MDB_MAP_FULL || error.code == MDB_MAP_RESIZED {
                 try grow(isResize: error.code == MDB_MAP_RESIZED)
