@@ -62,6 +62,9 @@ public final class ConversationStore: Sendable {
         log.folds = folds
         log.foldProgress = options.rebuildProgress
         log.observer = { changes.committed($0) }
+        log.runsInline = options.runsInline
+        log.wallClock = options.wallClock
+        log.uptime = options.uptime
         self.options = options
         self.conversations = conversations
         self.custom = custom
@@ -99,6 +102,13 @@ public final class ConversationStore: Sendable {
         }
         try log.close()
         if let failure { throw failure }
+    }
+
+    /// As `EventStore.abandon`.
+    package func abandon() {
+        changes.finish()
+        _ = liveStreams.close()
+        log.abandon()
     }
 
     // Appending.
@@ -256,6 +266,10 @@ public struct ConversationStoreOptions: Sendable {
     public var projections: [any Projection.Type]
     /// Told how far opening has got, when it must fold the log anew.
     public var rebuildProgress: (@Sendable (_ done: UInt64, _ total: UInt64) throws -> Void)?
+    /// As `StoreOptions`: no threads, and clocks of one's own.
+    package var runsInline = false
+    package var wallClock: (@Sendable () -> UInt64)?
+    package var uptime: (@Sendable () -> Duration)?
 
     public init(
         access: StoreOptions.Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,

@@ -34,7 +34,7 @@ extension EventStore {
     /// Freezes what the folds hold as of the last folded frame.
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
-        let now = ContinuousClock.now
+        let now = options.now
         let due = folds.filter { slot in
             !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
         }
@@ -213,7 +213,7 @@ extension EventStore {
     ) throws {
         var position = from
         // Rows are encoded and written by another thread while this one folds on.
-        let writer = RowWriting()
+        let writer = RowWriting(runsInline: options.runsInline)
         defer { writer.end() }
         func save() throws {
             if let done = try writer.wait() { state.settle(done) }

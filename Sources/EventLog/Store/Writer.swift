@@ -18,7 +18,10 @@ final class Writer {
     var collects = false
     private(set) var collected: [RecordedEvent] = []
 
-    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID) {
+    private let wallClock: @Sendable () -> UInt64
+
+    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID, _ wallClock: (@Sendable () -> UInt64)?) {
+        self.wallClock = wallClock ?? { WallClock.milliseconds() }
         self.archive = archive
         self.tail = tail
         self.ownReplica = ownReplica
@@ -151,7 +154,7 @@ final class Writer {
             }
         case .accept(let target):
             let state = try makeState(of: event.log)
-            hlc = hlc.next(wallMilliseconds: WallClock.milliseconds())
+            hlc = hlc.next(wallMilliseconds: wallClock())
             let origin: Origin
             if let given = submission.origin {
                 origin = given
