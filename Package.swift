@@ -45,11 +45,13 @@ let package = Package(
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
+        .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
+        .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
         .testTarget(
             name: "ProjectionsTests",
-            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "TalkWriter"],
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "StoreTesting", "TalkWriter"],
             swiftSettings: strict
         ),
         .testTarget(
