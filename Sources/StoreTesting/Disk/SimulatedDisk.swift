@@ -76,6 +76,14 @@ package final class SimulatedDisk: DiskFaults {
     /// Crashes before the so-many-eth call from now, 1 being the next.
     package func crash(atCall number: Int, keeping: Keeping) { state.withLock { $0.crash = (number, keeping) } }
 
+    /// Nothing that was planned happens any more.
+    package func calmDown() {
+        state.withLock { state in
+            state.crash = nil
+            state.planned = []
+        }
+    }
+
     /// The power fails now. Whoever has files open here must be abandoned.
     package func crash(keeping: Keeping) { state.withLock { $0.takeBack(keeping) } }
 

@@ -1,0 +1,9 @@
+/// How much is to happen in a simulation.
+package struct SimulationOptions: Sendable {
+    package var seed: UInt64
+    /// What applications, people and nature do before everything is healed.
+    package var operations = 200
+    package var isVerbose = false
+
+    package init(seed: UInt64) { self.seed = seed }
+}
