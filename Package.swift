@@ -12,6 +12,7 @@ let package = Package(
         .library(name: "Projections", targets: ["Projections"]),
         .library(name: "ConversationStore", targets: ["ConversationStore"]),
         .library(name: "Interchange", targets: ["Interchange"]),
+        .library(name: "Replication", targets: ["Replication"]),
         .executable(name: "convstore", targets: ["convstore"]),
     ],
     dependencies: [
@@ -32,6 +33,11 @@ let package = Package(
             swiftSettings: strict
         ),
         .target(name: "ConversationStore", dependencies: ["EventLog", "Projections"], swiftSettings: strict),
+        .target(
+            name: "Replication",
+            dependencies: ["ConversationStore", "EventLog", .product(name: "Crypto", package: "swift-crypto")],
+            swiftSettings: strict
+        ),
         .target(
             name: "Interchange",
             dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],

@@ -86,6 +86,10 @@ public final class ConversationStore: Sendable {
         }
     }
 
+    /// Has events that have just become durable told to somebody else too, in commit order, by the thread that committed them; none, when a relaxed
+    /// store's sync showed what was told of before. To be set before the first commit that matters.
+    package func tap(_ body: @escaping @Sendable ([RecordedEvent]) -> Void) { changes.tap = body }
+
     private static func fold<P: Projection>(_ type: P.Type) -> any ComparableFold { ProjectionFold<P>() }
 
     /// Ends the store: what waits is committed, streams' deltas too, memory is archived, observers end. Streams that are still open stay so.

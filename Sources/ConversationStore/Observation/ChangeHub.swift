@@ -8,6 +8,13 @@ final class ChangeHub: Sendable {
         case everything
     }
 
+    /// A hub that follows this store.
+    var tap: (@Sendable ([RecordedEvent]) -> Void)? {
+        get { tapped.withLock { $0 } }
+        set { tapped.withLock { $0 = newValue } }
+    }
+    private let tapped = Monitor<(@Sendable ([RecordedEvent]) -> Void)?>(nil)
+
     private struct State {
         var observers: [Topic: [ObjectIdentifier: Waker]] = [:]
         var lobbies = 0
@@ -37,6 +44,7 @@ final class ChangeHub: Sendable {
 
     /// Events have become visible; if none are named, then some that were told of before. Called by the thread that committed them.
     func committed(_ events: [RecordedEvent]) {
+        tap?(events)
         let (isIdle, hasLobbies) = state.withLock { ($0.observers.isEmpty, $0.lobbies > 0) }
         if isIdle { return }
         if events.isEmpty { return wakeAll() }

@@ -94,18 +94,7 @@ final class Archive: Sendable {
         LMDBEnvironment, [LMDBEnvironment.Table]
     ) {
         do {
-            let size = try File(path, 0).size
-            let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
-            // A directory that we may not write to: no other process can be writing with us either.
-            let usesLock = !isReadOnly || Directory.isWritable(path)
-            let environment: LMDBEnvironment
-            do throws(LMDBError) {
-                environment = try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
-            } catch {
-                // No room for a lock file, so nobody else has one: what there is can be read all the same.
-                guard isReadOnly, usesLock, error.code == ENOSPC || error.code == EDQUOT else { throw error }
-                environment = try LMDBEnvironment(path: path, isReadOnly: true, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: false)
-            }
+            let environment = try LMDBEnvironment.existing(path, isReadOnly: isReadOnly, mapBytesMax: mapBytesMax)
             let tables = try environment.tables(tableNames).compactMap { $0 }
             guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
             return (environment, tables)
@@ -161,11 +150,13 @@ final class Archive: Sendable {
         XXH64.hash(value, seed: key.withUnsafeBytes { XXH64.hash($0, seed: 0) })
     }
 
-    static func open(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ what: @autoclosure () -> String) throws -> UnsafeRawBufferPointer {
-        guard bytes.count >= 8 else { throw EventLogError(.damaged, "archive: \(what()) is cut short; run `convstore verify`") }
+    static func open(
+        _ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ what: @autoclosure () -> String, in file: String = "archive"
+    ) throws -> UnsafeRawBufferPointer {
+        guard bytes.count >= 8 else { throw EventLogError(.damaged, "\(file): \(what()) is cut short; run `convstore verify`") }
         let value = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 8)])
         guard UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 8, as: UInt64.self)) == checksum(key, value) else {
-            throw EventLogError(.damaged, "archive: the checksum of \(what()) does not match; run `convstore verify`")
+            throw EventLogError(.damaged, "\(file): the checksum of \(what()) does not match; run `convstore verify`")
         }
         return value
     }

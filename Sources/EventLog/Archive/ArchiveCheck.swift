@@ -10,7 +10,10 @@ enum ArchiveCheck {
     ///
     /// A writer in another process may commit while we look: then we look again.
     static func beforeMapping(_ directory: String, isBesideWriter: Bool) throws {
-        let path = Archive.path(directory)
+        try beforeMapping(file: Archive.path(directory), isBesideWriter: isBesideWriter)
+    }
+
+    static func beforeMapping(file path: String, isBesideWriter: Bool) throws {
         guard Directory.exists(path) else { throw Archive.damaged(path, "it is missing") }
         var tries = 0
         while true {

@@ -219,6 +219,11 @@ public enum RefusalCode: String, Sendable, CaseIterable {
     case messageDeleted = "message_deleted"
     case notAuthor = "not_author"
     case originConflict = "origin_conflict"
+    // A hub's own, to a replica. New ones come last: lanes keep a code by its place.
+    /// The author or the origin is not the token's.
+    case forbidden
+    /// A kind that this hub does not know.
+    case unknownKind = "unknown_kind"
 }
 
 /// A refusal: its code, and the detail that helps (a field's name, the chunk index that is expected).

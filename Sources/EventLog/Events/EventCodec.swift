@@ -12,24 +12,36 @@ public enum EventCodec {
     /// Decodes both parts, and refuses bytes that are not the canonical form of what they say. Position is the store's own: it comes from outside.
     public static func decode(envelope: [UInt8], body: [UInt8], position: Position = 0) throws -> RecordedEvent {
         guard envelope.count + body.count <= EventLimits.eventBytesMax + 4096 else { throw CodecError(.tooLarge) }
+        return try decode(envelope: envelope, body: body, position: position, commitment: nil)
+    }
+
+    /// The same for an event whose body was erased: what is left of it, and the commitment to what it was.
+    package static func decode(envelope: [UInt8], commitment: Hash256) throws -> RecordedEvent {
+        try decode(envelope: envelope, body: [], position: 0, commitment: commitment)
+    }
+
+    private static func decode(envelope: [UInt8], body: [UInt8], position: Position, commitment: Hash256?) throws -> RecordedEvent {
+        let isErased = commitment != nil
         return try envelope.withUnsafeBytes { envelopeBytes in
             try body.withUnsafeBytes { bodyBytes in
                 let parsed = try Envelope(canonical: envelopeBytes)
                 var copy = ByteBuffer()
                 parsed.encode(into: &copy)
                 guard copy.bytes.elementsEqual(envelopeBytes) else { throw CodecError(.notCanonical) }
-                let event = try Event(envelope: parsed, body: BodyParts(body: bodyBytes))
+                let event = try Event(envelope: parsed, body: BodyParts(body: bodyBytes), isErased: isErased)
                 let references = event.references
                 guard Event.Kind(rawValue: parsed.kind) == nil || references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else {
                     throw CodecError(.badField)
                 }
                 guard event.log == parsed.log else { throw CodecError(.badField) }
-                copy.removeAll()
-                event.encodeBody(into: &copy)
-                try checkCanonical(body: bodyBytes, known: copy.bytes)
+                if !isErased {
+                    copy.removeAll()
+                    event.encodeBody(into: &copy)
+                    try checkCanonical(body: bodyBytes, known: copy.bytes)
+                }
                 return RecordedEvent(
                     log: parsed.log, seq: parsed.seq, position: position, origin: parsed.origin, hlc: parsed.hlc, event: event,
-                    targetSeq: parsed.targetSeq == 0 ? nil : parsed.targetSeq)
+                    targetSeq: parsed.targetSeq == 0 ? nil : parsed.targetSeq, isErased: isErased, commitment: commitment)
             }
         }
     }

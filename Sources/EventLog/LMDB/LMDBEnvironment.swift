@@ -70,6 +70,21 @@ final class LMDBEnvironment: @unchecked Sendable {
         }
     }
 
+    /// Opens a file that exists, with room to grow; for reading also where nothing may be written.
+    static func existing(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> LMDBEnvironment {
+        let size = try File(path, 0).size
+        let wanted = min(max(1 << 20, size * 2), max(mapBytesMax, size))
+        // A directory that we may not write to: no other process can be writing with us either.
+        let usesLock = !isReadOnly || Directory.isWritable(path)
+        do throws(LMDBError) {
+            return try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
+        } catch {
+            // No room for a lock file, so nobody else has one: what there is can be read all the same.
+            guard isReadOnly, usesLock, error.code == ENOSPC || error.code == EDQUOT else { throw error }
+            return try LMDBEnvironment(path: path, isReadOnly: true, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: false)
+        }
+    }
+
     deinit {
         close()
         pthread_rwlock_destroy(gate)
@@ -332,6 +347,9 @@ struct ReadTransaction: ~Copyable {
 
     deinit { if isOwned { mdb_txn_abort(handle) } }
 
+    /// The same snapshot, for a type that wraps it while this one is lent.
+    var lent: ReadTransaction { ReadTransaction(handle: handle, isOwned: false) }
+
     /// The value's bytes, which lie in the map: copy what must outlive the transaction.
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
         try lookUp(handle, table, Array(key))
@@ -378,10 +396,17 @@ struct ReadTransaction: ~Copyable {
 /// A write transaction: committed once, by the environment, or rolled back.
 struct WriteTransaction: ~Copyable {
     private var handle: OpaquePointer?
+    private let isOwned: Bool
 
-    fileprivate init(handle: OpaquePointer) { self.handle = handle }
+    fileprivate init(handle: OpaquePointer, isOwned: Bool = true) {
+        self.handle = handle
+        self.isOwned = isOwned
+    }
 
-    deinit { if let handle { mdb_txn_abort(handle) } }
+    deinit { if isOwned, let handle { mdb_txn_abort(handle) } }
+
+    /// The same transaction, for a type that wraps it while this one is lent. It cannot be committed.
+    var lent: WriteTransaction { WriteTransaction(handle: handle!, isOwned: false) }
 
     fileprivate mutating func commit() throws(LMDBError) {
         let ending = handle

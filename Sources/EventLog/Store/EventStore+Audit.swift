@@ -202,7 +202,7 @@ extension EventStore {
         return .checkpoints(ProofFile.Checkpoints(checkpoint1: older, checkpoint2: note, key: key, proof: prover.proof))
     }
 
-    private func forEachHeadsEntry(through size: UInt64, _ body: (UInt64, Hash256) throws -> Void) throws {
+    func forEachHeadsEntry(through size: UInt64, _ body: (UInt64, Hash256) throws -> Void) throws {
         try archive.environment.read { [archive] transaction in
             for index in 0..<size {
                 let name = Archive.key(position: index)

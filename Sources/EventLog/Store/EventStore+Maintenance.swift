@@ -38,51 +38,60 @@ extension EventStore {
     }
 
     private static func copyRecords(of archive: Archive, to path: String) throws {
-        let size = try File(archive.path, O_RDONLY).size
-        let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
-        defer { target.close() }
         // What no record names is left behind: it may hold what was erased since.
         let folds = try archive.environment.tableNames().filter { table in
             guard let name = FoldRecord.name(ofTable: table) else { return false }
             let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
             return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
         }
-        let tables = try target.tables(Archive.tableNames + folds).compactMap { $0 }
-        let foldTables = try archive.environment.tables(folds, creates: false)
-        guard !foldTables.contains(where: { $0 == nil }) else {
-            throw EventLogError(.busy, "\(archive.path): a projection was being replaced; try again")
+        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path) { target, tables in
+            // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
+            for _ in 0..<2 {
+                try target.write { transaction in
+                    guard let state = try transaction.get(tables[4], Archive.MetaKey.state).map(Array.init) else { return }
+                    try transaction.put(tables[4], Archive.MetaKey.state, state)
+                }
+            }
         }
-        let sources = [archive.runs, archive.logs, archive.replicas, archive.secrets, archive.meta, archive.heads] + foldTables.compactMap { $0 }
-        try archive.environment.read { source in
-            for (from, to) in zip(sources, tables) {
+    }
+
+    /// Writes tables, record by record, into a new file.
+    static func copyRecords(
+        of environment: LMDBEnvironment, tables names: [String], to path: String,
+        finish: (LMDBEnvironment, [LMDBEnvironment.Table]) throws -> Void = { _, _ in }
+    ) throws {
+        let size = try File(environment.path, O_RDONLY).size
+        let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
+        defer { target.close() }
+        let tables = try target.tables(names).compactMap { $0 }
+        let sources = environment.isPinned ? try names.map { try environment.pinnedTable($0) } : try environment.tables(names, creates: false)
+        guard !sources.contains(where: { $0 == nil }) else {
+            throw EventLogError(.busy, "\(environment.path): a table was being replaced; try again")
+        }
+        try environment.read { source in
+            for (from, to) in zip(sources.compactMap { $0 }, tables) {
                 // A bounded number of bytes a transaction, so that dirty pages do not fill the memory.
                 var next: [UInt8] = []
                 var isMore = true
                 while isMore {
-                    isMore = false
-                    try target.write { transaction in
+                    // The closure runs again when the map had to grow: it starts where the last one that was committed ended.
+                    (next, isMore) = try target.write { transaction in
                         var bytes = 0
-                        isMore = false
+                        var last = next
                         try source.forEach(from, from: next) { key, value in
                             let name = Array(key)
                             if name == next { return true }
                             try transaction.put(to, name, value, isAppend: true)
-                            next = name
+                            last = name
                             bytes += value.count
-                            isMore = bytes > 16 << 20
-                            return !isMore
+                            return bytes <= 16 << 20
                         }
+                        return (last, bytes > 16 << 20)
                     }
                 }
             }
         }
-        // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
-        for _ in 0..<2 {
-            try target.write { transaction in
-                guard let state = try transaction.get(tables[4], Archive.MetaKey.state).map(Array.init) else { return }
-                try transaction.put(tables[4], Archive.MetaKey.state, state)
-            }
-        }
+        try finish(target, tables)
         try File(path, O_RDWR).syncAll()
     }
 
@@ -104,6 +113,10 @@ extension EventStore {
         let parent = Directory.parent(trimmed)
         guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(target): the directory \(parent) does not exist; make it first") }
         try Directory.refuseNetwork(parent)
+        try checkIsStore(source)
+        // Before the events: it speaks only of what was durable before it was written.
+        let side = try SideStore.snapshot(directory: source)
+        defer { side?.close() }
         let store = try open(at: source, options: StoreOptions(access: .readOnly))
         defer { try? store.close() }
         let aside = "\(trimmed).copying-\(getpid())"
@@ -112,6 +125,7 @@ extension EventStore {
             try Directory.make(aside)
             try copyRecords(of: store.archive, to: Archive.path(aside))
             try Directory.remove(Archive.path(aside) + "-lock")
+            try side?.copyRecords(toDirectory: aside)
             // The journal's events beyond what was copied.
             let copied = try Archive(directory: aside, isReadOnly: true, mapBytesMax: Int.max / 2)
             let state = try copied.environment.read { try copied.state($0) }

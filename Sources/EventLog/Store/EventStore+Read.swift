@@ -174,6 +174,11 @@ extension EventStore {
 
     /// Rows as of the last visible event: archived rows, with the journal's events folded on top.
     func forEachRow(withTrees: Bool = false, _ body: (LogRow) throws -> Bool) throws {
+        try forEachRow(withTrees: withTrees) { row, _ in try body(row) }
+    }
+
+    /// The same, with the position of the log's last event where the journal holds it.
+    func forEachRow(withTrees: Bool, _ body: (LogRow, Position?) throws -> Bool) throws {
         try checkOpen()
         let snapshot = tail.snapshot
         var pending: [LogID: [(TailFrame, Int)]] = [:]
@@ -182,13 +187,15 @@ extension EventStore {
                 pending[try frame.envelope(index).log, default: []].append((frame, index))
             }
         }
-        func folded(_ row: LogRow, _ events: [(TailFrame, Int)]) throws -> LogRow {
+        func folded(_ row: LogRow, _ events: [(TailFrame, Int)]) throws -> (LogRow, Position?) {
             var row = row
+            var last: Position?
             var cursor: SeedTree.Cursor?
             if withTrees { cursor = try seeds(of: row).cursor() }
             for (frame, index) in events {
                 let envelope = try frame.envelope(index)
                 if envelope.seq <= row.seq { continue }
+                last = frame.firstPosition + Position(index)
                 row.apply(try Effect(envelope: envelope, body: BodyParts(body: frame.bodyBytes(index))))
                 guard withTrees else { continue }
                 let salt = cursor?.leaf(at: envelope.seq - 1)
@@ -197,7 +204,7 @@ extension EventStore {
                 }
                 row.tree.append(Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment))
             }
-            return row
+            return (row, last)
         }
         // Rows in batches, so that no snapshot of the archive is held while the caller works.
         var next: [UInt8] = []
@@ -218,14 +225,16 @@ extension EventStore {
             for row in rows {
                 let events = pending.removeValue(forKey: row.id) ?? []
                 if row.seq == 0, events.isEmpty { continue }
-                if try !body(folded(row, events)) { return }
+                let (row, last) = try folded(row, events)
+                if try !body(row, last) { return }
             }
         }
         // Logs that only the journal knows; the writer gave them the numbers that the flush will give them.
         let fresh = pending.sorted { ($0.value[0].0.firstPosition, $0.value[0].1) < ($1.value[0].0.firstPosition, $1.value[0].1) }
         for (log, events) in fresh {
             guard let number = writer.withLock({ try? $0.state(of: log)?.row.number }) else { continue }
-            if try !body(folded(LogRow(id: log, number: number), events)) { return }
+            let (row, last) = try folded(LogRow(id: log, number: number), events)
+            if try !body(row, last) { return }
         }
     }
 

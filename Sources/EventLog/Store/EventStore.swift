@@ -144,7 +144,7 @@ public final class EventStore: Sendable {
         return file.isLocked
     }
 
-    private static func checkIsStore(_ path: String) throws {
+    static func checkIsStore(_ path: String) throws {
         var status = stat()
         guard stat(path, &status) == 0 else {
             throw EventLogError(.noSuchStore, "\(path): no such store: \(String(cString: strerror(errno)))")

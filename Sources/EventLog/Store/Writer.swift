@@ -234,7 +234,7 @@ final class Writer {
     }
 
     /// The event that a replica made as its how-many-eth of this log.
-    private func find(_ origin: Origin, in state: LogState) throws -> RecordedEvent? {
+    func find(_ origin: Origin, in state: LogState) throws -> RecordedEvent? {
         var seq: Seq = 1
         if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter < origin.counter { seq = cursor.seq + 1 }
         try refresh(state)

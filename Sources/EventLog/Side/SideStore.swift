@@ -1,0 +1,185 @@
+internal import Synchronization
+
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// Small durable facts of a store that are no events: an outbox, a cursor, a role. One LMDB environment, the file `sync` in the store's directory.
+///
+/// Safe to use from any thread. Whoever holds the store open for writing may open it for writing; others read beside it. It is written after the
+/// events that it speaks of are durable: being behind is always safe.
+package final class SideStore: Sendable {
+    package static let fileName = "sync"
+    package static let keyBytesMax = 480
+
+    /// A table that was named at the opening.
+    package typealias TableName = String
+
+    let environment: LMDBEnvironment
+    private let tables: [TableName: LMDBEnvironment.Table]
+    /// The names that may be asked for: in a file that is only read, a table may be absent, and is empty.
+    private let names: Set<TableName>
+    private let isReadOnly: Bool
+    /// LMDB's map may not grow beside a writer.
+    private let writing = Monitor(())
+
+    package static func path(_ directory: String) -> String { directory + "/" + fileName }
+
+    /// Opens the file; for writing, makes it if it is absent.
+    ///
+    /// - Throws: `EventLogError`: `noSuchStore` (read-only and absent), `damaged`, `diskFull`, `inputOutput`.
+    package init(directory: String, tables names: [TableName], isReadOnly: Bool = false, mapBytesMax: Int = .max / 2) throws {
+        let path = Self.path(directory)
+        do {
+            if !isReadOnly {
+                for name in [path + ".new", path + ".new-lock"] { try Directory.remove(name) }
+                if !Directory.exists(path) { try Self.create(directory, names) }
+            }
+            guard Directory.exists(path) else { throw EventLogError(.noSuchStore, "\(path): no such file") }
+            try ArchiveCheck.beforeMapping(file: path, isBesideWriter: isReadOnly && EventStore.isBesideWriter(directory))
+            let opened = try LMDBEnvironment.existing(path, isReadOnly: isReadOnly, mapBytesMax: mapBytesMax)
+            environment = opened
+            tables = Dictionary(uniqueKeysWithValues: zip(names, try opened.tables(names)).compactMap { name, table in table.map { (name, $0) } })
+        } catch let error as LMDBError {
+            throw Archive.typed(error, path)
+        } catch let error as SystemError {
+            throw error.typed
+        }
+        self.names = Set(names)
+        self.isReadOnly = isReadOnly
+    }
+
+    /// The file for reading; `nil` if there is none.
+    package static func openIfPresent(directory: String, tables: [TableName]) throws -> SideStore? {
+        guard Directory.exists(path(directory)) else { return nil }
+        return try SideStore(directory: directory, tables: tables, isReadOnly: true)
+    }
+
+    /// Built aside, synced, renamed: a crash leaves the file or none.
+    private static func create(_ directory: String, _ names: [TableName]) throws {
+        let new = path(directory) + ".new"
+        do {
+            let environment = try LMDBEnvironment(path: new, isReadOnly: false, mapBytes: 1 << 20, mapBytesMax: 1 << 40)
+            defer { environment.close() }
+            _ = try environment.tables(names)
+        }
+        try File(new, O_RDONLY).syncAll()
+        try Directory.rename(new, to: path(directory))
+        try Directory.remove(new + "-lock")
+        try Directory.sync(directory)
+    }
+
+    /// Idempotent. Readings and writings after it throw `closed`.
+    package func close() { environment.close() }
+
+    // Transactions.
+
+    /// A snapshot, lent for the length of a closure.
+    package struct Reading: ~Copyable {
+        fileprivate let transaction: ReadTransaction
+        fileprivate let store: SideStore
+
+        package func get(_ table: TableName, _ key: [UInt8]) throws -> [UInt8]? {
+            guard let table = try store.table(table, key) else { return nil }
+            return try transaction.get(table, key).map { try store.value($0, key) }
+        }
+
+        /// Visits records in the order of their keys from a key on, until the closure says false.
+        package func forEach(_ table: TableName, from key: [UInt8] = [], _ body: (_ key: [UInt8], _ value: [UInt8]) throws -> Bool) throws {
+            guard let table = try store.table(table, nil) else { return }
+            try transaction.forEach(table, from: key) { key, value in
+                let key = Array(key)
+                return try body(key, store.value(value, key))
+            }
+        }
+    }
+
+    /// A transaction, lent for the length of a closure: all of it becomes durable, or nothing.
+    package struct Writing: ~Copyable {
+        fileprivate var transaction: WriteTransaction
+        fileprivate let store: SideStore
+
+        package func get(_ table: TableName, _ key: [UInt8]) throws -> [UInt8]? {
+            guard let table = try store.table(table, key) else { return nil }
+            return try transaction.get(table, key).map { try store.value($0, key) }
+        }
+
+        /// Visits records as `Reading` does. What the closure itself writes meanwhile may or may not be seen.
+        package func forEach(_ table: TableName, from key: [UInt8] = [], _ body: (_ key: [UInt8], _ value: [UInt8]) throws -> Bool) throws {
+            guard let table = try store.table(table, nil) else { return }
+            try transaction.forEach(table, from: key) { key, value in
+                let key = Array(key)
+                return try body(key, store.value(value, key))
+            }
+        }
+
+        package mutating func put(_ table: TableName, _ key: [UInt8], _ value: [UInt8]) throws {
+            guard let table = try store.table(table, key) else { return }
+            try transaction.put(table, key, Archive.sealed(key, value))
+        }
+
+        /// Does nothing if there is no such record.
+        package mutating func delete(_ table: TableName, _ key: [UInt8]) throws {
+            guard let table = try store.table(table, key) else { return }
+            try transaction.delete(table, key)
+        }
+    }
+
+    /// Reads one snapshot. The closure must be short: while it runs, the file cannot give room back.
+    package func read<R>(_ body: (borrowing Reading) throws -> R) throws -> R {
+        do {
+            return try environment.read { try body(Reading(transaction: $0.lent, store: self)) }
+        } catch let error as LMDBError {
+            throw Archive.typed(error, environment.path)
+        }
+    }
+
+    /// Commits what the closure writes, synced when this returns; nothing if it throws. The closure runs again when the file's map has to grow: it must
+    /// have no effect but its writings. A nested call traps or waits for ever.
+    package func write<R>(_ body: (inout Writing) throws -> R) throws -> R {
+        if isReadOnly { throw EventLogError(.readOnly, "\(environment.path) is open for reading only") }
+        return try writing.withLock { _ in
+            do {
+                return try environment.write { transaction in
+                    var lent = Writing(transaction: transaction.lent, store: self)
+                    return try body(&lent)
+                }
+            } catch let error as LMDBError {
+                throw Archive.typed(error, environment.path)
+            }
+        }
+    }
+
+    private func table(_ name: TableName, _ key: [UInt8]?) throws -> LMDBEnvironment.Table? {
+        precondition(names.contains(name), "the table \(name) was not named when the side store was opened")
+        if let key, !(1...Self.keyBytesMax ~= key.count) {
+            throw EventLogError(.invalidArgument, "\(environment.path): a key of \(key.count) bytes; one has 1 to \(Self.keyBytesMax)")
+        }
+        return tables[name]
+    }
+
+    private func value(_ bytes: UnsafeRawBufferPointer, _ key: [UInt8]) throws -> [UInt8] {
+        Array(try Archive.open(key, bytes, "a record", in: environment.path))
+    }
+
+    // Copying.
+
+    /// The file with its records of this moment kept; `nil` if there is none.
+    static func snapshot(directory: String) throws -> SideStore? {
+        guard let store = try openIfPresent(directory: directory, tables: []) else { return nil }
+        do {
+            try store.environment.pin()
+        } catch let error as LMDBError {
+            throw Archive.typed(error, store.environment.path)
+        }
+        return store
+    }
+
+    func copyRecords(toDirectory directory: String) throws {
+        let path = Self.path(directory)
+        try EventStore.copyRecords(of: environment, tables: environment.tableNames(), to: path)
+        try Directory.remove(path + "-lock")
+    }
+}

@@ -1,0 +1,67 @@
+/// What shipping a store's events to others needs.
+extension EventStore {
+    /// The runs of the archive that hold a log's events from a seq on, ascending. What they lack lies in the journal.
+    package func runs(of log: LogID, from seq: Seq) throws -> [Position] {
+        try checkOpen()
+        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) else { return [] }
+        return row.slices.filter { $0.firstSeq + Seq($0.count) > seq }.map(\.run)
+    }
+
+    /// Gives those events of a run that are wanted, log by log: the closure says from which seq through which; `nil`: none of the log.
+    package func forEachEvent(inRun position: Position, wanted: (LogID) -> ClosedRange<Seq>?, _ body: (RecordedEvent) throws -> Void) throws {
+        try checkOpen()
+        try withReader { reader in
+            let run = try reader.run(at: position)
+            for slice in run.slices {
+                guard let range = wanted(slice.log), range.upperBound >= slice.firstSeq, range.lowerBound < slice.endSeq else { continue }
+                let first = Int(max(range.lowerBound, slice.firstSeq) - slice.firstSeq)
+                let end = Int(min(range.upperBound, slice.endSeq - 1) - slice.firstSeq) + 1
+                for place in slice.range.lowerBound + first..<slice.range.lowerBound + end { try body(run.recorded(at: place)) }
+            }
+        }
+    }
+
+    /// The last seq of a log, durable or not; 0: it has no events.
+    package func lastSeq(of log: LogID) throws -> Seq {
+        try checkOpen()
+        return try writer.withLock { try $0.state(of: log)?.row.seq } ?? 0
+    }
+
+    /// The last seq of a log that the archive holds.
+    package func archivedSeq(of log: LogID) throws -> Seq {
+        try archive.environment.read { [archive] in try archive.row(log, $0)?.archivedSeq } ?? 0
+    }
+
+    /// What the replica that made these ids is known to have made of a log: the greatest counter; 0: nothing.
+    package func mark(of replica: ReplicaID, in log: LogID) throws -> UInt64 {
+        try checkOpen()
+        return try writer.withLock { writer in
+            guard let row = try writer.state(of: log)?.row, let lane = row.lane(replica) else { return 0 }
+            return row.lanes[lane].mark
+        }
+    }
+
+    /// Where the event of an origin was recorded; `nil`: it was not.
+    package func seq(of origin: Origin, in log: LogID) throws -> Seq? {
+        try checkOpen()
+        return try writer.withLock { writer in
+            guard let state = try writer.state(of: log), let lane = state.row.lane(origin.replica), state.row.lanes[lane].mark >= origin.counter else {
+                return nil
+            }
+            return try writer.find(origin, in: state)?.seq
+        }
+    }
+
+    /// What can be said against an event without knowing its log.
+    package static func checkForm(_ event: Event) -> Refusal? { Acceptance.checkForm(event) }
+
+    /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
+    package func headsConsistency(from size: UInt64) throws -> [Hash256] {
+        guard let note = try checkpoint() else { return [] }
+        let signed = try Checkpoint.open(note, key: VerifierKey(verifierKey()))
+        guard size < signed.size else { return [] }
+        var prover = MerkleProver(consistencyFrom: size, to: signed.size)
+        try forEachHeadsEntry(through: signed.size) { _, leaf in prover.append(leaf) }
+        return prover.proof
+    }
+}

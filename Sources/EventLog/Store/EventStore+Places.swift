@@ -1,0 +1,105 @@
+internal import Synchronization
+
+/// Where a log ends, and who is or was in it: what a hub keeps in memory of each log.
+package struct LogPlace: Sendable {
+    package var log: LogID
+    package var lastSeq: Seq
+    package var lastPosition: Position
+    /// In the order in which the log first names them. `joinedSeq` is 0 for who takes no part now, `leftSeq` for who never left.
+    package var people: [(user: UserID, joinedSeq: Seq, leftSeq: Seq)]
+}
+
+extension EventStore {
+    /// Visits all logs that have events, as of the last visible one. Reads the rows and, of the runs in which logs end, the order of the commits.
+    package func forEachLogPlace(_ body: (LogPlace) throws -> Void) throws {
+        var ended: [Position: [(place: Int, slice: Int)]] = [:]
+        var places: [LogPlace] = []
+        try forEachRow(withTrees: false) { row, tailPosition in
+            places.append(
+                LogPlace(
+                    log: row.id, lastSeq: row.seq, lastPosition: tailPosition ?? 0,
+                    people: row.people.map { (user: $0.user, joinedSeq: $0.joinedSeq, leftSeq: $0.leftSeq) }))
+            if tailPosition == nil, let slice = row.slices.last { ended[slice.run, default: []].append((places.count - 1, slice.index)) }
+            return true
+        }
+        let decompressor = ZstdDecompressor()
+        for (run, logs) in ended {
+            let last = try archive.environment.read { [archive] transaction -> [Position] in
+                guard let bytes = try transaction.get(archive.runs, Archive.key(position: run)) else {
+                    throw Archive.damaged(archive.path, "the run at position \(run) is missing")
+                }
+                do {
+                    return try DecodedRun.lastPositions(bytes, at: run, decompressor: decompressor)
+                } catch let error as RunError {
+                    throw Archive.damaged(archive.path, "\(error)")
+                }
+            }
+            for (place, slice) in logs {
+                guard slice < last.count, last[slice] > 0 else {
+                    throw Archive.damaged(archive.path, "the row of log \(places[place].log) and the run at position \(run) disagree")
+                }
+                places[place].lastPosition = last[slice]
+            }
+        }
+        for place in places { try body(place) }
+    }
+
+    /// The first event of a log that stands after a position; `nil` if the log has none there.
+    package func firstSeq(of log: LogID, after position: Position) throws -> Seq? {
+        try checkOpen()
+        // The tail first: what a flush moves meanwhile is then seen in both places.
+        let (first, positions) = try tailPlaces(of: log)
+        let (row, archived) = try archive.environment.read { [archive] in (try archive.row(log, $0), try archive.state($0).position) }
+        if let slices = row?.slices, position < archived {
+            var low = 0
+            var high = slices.count
+            while low < high {
+                let middle = (low + high) / 2
+                if slices[middle].run <= position { low = middle + 1 } else { high = middle }
+            }
+            // The slice before may go on behind the position; the next one stands behind it whole.
+            if low > 0, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
+            if low < slices.count { return slices[low].firstSeq }
+        }
+        let index = Self.count(of: positions, upTo: position)
+        return index < positions.count ? first + Seq(index) : nil
+    }
+
+    private func firstSeq(of log: LogID, in slice: LogRow.Slice, after position: Position) throws -> Seq? {
+        try withReader { reader in
+            let run = try reader.run(at: slice.run)
+            guard position < run.position + Position(run.events.count) - 1 else { return nil }
+            guard slice.index < run.slices.count, run.slices[slice.index].log == log else {
+                throw Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree")
+            }
+            let places = run.slices[slice.index].range
+            var low = places.lowerBound
+            var high = places.upperBound
+            while low < high {
+                let middle = (low + high) / 2
+                if run.events[middle].position <= position { low = middle + 1 } else { high = middle }
+            }
+            return low < places.upperBound ? run.events[low].seq : nil
+        }
+    }
+
+    /// Where a log's newest visible events lie that the archive may not hold yet: their first seq, and their positions.
+    private func tailPlaces(of log: LogID) throws -> (first: Seq, positions: [Position]) {
+        let visible = lastPosition
+        return try writer.withLock { writer in
+            guard let state = try writer.state(of: log) else { return (.max, []) }
+            return (state.tailFirstSeq, Array(state.tail[..<Self.count(of: state.tail, upTo: visible)]))
+        }
+    }
+
+    /// How many of ascending positions are at or before one.
+    private static func count(of positions: [Position], upTo position: Position) -> Int {
+        var low = 0
+        var high = positions.count
+        while low < high {
+            let middle = (low + high) / 2
+            if positions[middle] <= position { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}

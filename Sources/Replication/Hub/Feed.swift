@@ -1,0 +1,205 @@
+internal import ConversationStore
+package import EventLog
+
+/// What one peer still lacks, and the frames that bring it: archived events run by run, so that each run is read once whoever wants it, then what is
+/// newer. Holds no events: a slow peer costs a number a log.
+package struct Feed {
+    private struct Wish {
+        var next: Seq
+        /// `Seq.max`: to the end of what may be seen.
+        var through: Seq
+    }
+
+    /// A frame's worth of events.
+    package struct Piece {
+        package var frame: Frame
+        package var events: Int
+    }
+
+    /// What a feed reads from, as of now.
+    package struct Source {
+        package var store: EventStore
+        package var heads: HeadCache
+        package var encoder: SegmentEncoder
+        /// The last seq of a log that the peer may see.
+        package var visibleSeq: (LogID) -> Seq
+    }
+
+    private var wishes: [LogID: Wish] = [:]
+    /// Logs whose runs have not been looked up.
+    private var unplanned: [LogID] = []
+    /// The archive's runs that hold something wanted, descending.
+    private var runs: [Position] = []
+    /// In which run each planned log's archived events end.
+    private var lastRun: [LogID: Position] = [:]
+    /// Logs that are wanted behind the archive, the newest wish last.
+    private var rest: [LogID] = []
+
+    package init() {}
+
+    package var isEmpty: Bool { wishes.isEmpty }
+    package var count: Int { wishes.count }
+
+    /// Asks for a log's events from a seq on.
+    package mutating func want(_ log: LogID, from seq: Seq, through last: Seq = .max) {
+        if let known = wishes[log] {
+            // It goes on from where it is, unless more is asked for than before.
+            guard seq < known.next || last > known.through else { return }
+            wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through))
+            guard seq < known.next else { return }
+        } else {
+            wishes[log] = Wish(next: seq, through: last)
+        }
+        unplanned.append(log)
+    }
+
+    package mutating func forget(_ log: LogID) { wishes[log] = nil }
+
+    /// The next frame; `nil` if nothing can be sent now.
+    package mutating func next(_ source: Source) throws -> Piece? {
+        try plan(source.store)
+        while let run = runs.last {
+            if let piece = try whole(run, source) ?? part(of: run, source) { return piece }
+            runs.removeLast()
+        }
+        return try newest(source)
+    }
+
+    private mutating func plan(_ store: EventStore) throws {
+        if unplanned.isEmpty { return }
+        var found = Set(runs)
+        for log in unplanned {
+            guard let wish = wishes[log] else { continue }
+            // What was committed just now is in the journal: nothing to look up.
+            let places = try store.runs(of: log, from: wish.next)
+            lastRun[log] = places.last
+            found.formUnion(places)
+            rest.append(log)
+        }
+        unplanned = []
+        runs = found.sorted(by: >)
+    }
+
+    /// A run as it lies, if all of it is wanted: nothing is decompressed but its directory.
+    private mutating func whole(_ position: Position, _ source: Source) throws -> Piece? {
+        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
+        for slice in stored.slices {
+            let end = slice.firstSeq + Seq(slice.count) - 1
+            guard let wish = wishes[slice.log], wish.next == slice.firstSeq, wish.through >= end, source.visibleSeq(slice.log) >= end else { return nil }
+        }
+        var notes: [LogNote] = []
+        for slice in stored.slices {
+            let end = slice.firstSeq + Seq(slice.count) - 1
+            if let note = try note(slice.log, first: slice.firstSeq, last: end, isEnd: lastRun[slice.log] == position, source) { notes.append(note) }
+            advance(slice.log, behind: end, source)
+        }
+        runs.removeLast()
+        return Piece(frame: .segment(SegmentFrame(run: stored.bytes, logs: notes)), events: stored.eventCount)
+    }
+
+    /// What is wanted of a run, encoded anew.
+    private mutating func part(of position: Position, _ source: Source) throws -> Piece? {
+        var events: [RecordedEvent] = []
+        try source.store.forEachEvent(inRun: position) { log in
+            guard let wish = wishes[log] else { return nil }
+            let last = min(wish.through, source.visibleSeq(log))
+            return wish.next <= last ? wish.next...last : nil
+        } _: {
+            events.append($0)
+        }
+        runs.removeLast()
+        if events.isEmpty { return nil }
+        let lastRun = lastRun
+        return try piece(events, source) { lastRun[$0] == position }
+    }
+
+    private mutating func newest(_ source: Source) throws -> Piece? {
+        var events: [RecordedEvent] = []
+        var bytes = 0
+        var stalled: [LogID] = []
+        while let log = rest.popLast() {
+            guard let wish = wishes[log] else { continue }
+            let last = min(wish.through, source.visibleSeq(log))
+            guard wish.next <= last else {
+                wishes[log] = nil
+                lastRun[log] = nil
+                continue
+            }
+            var next = wish.next
+            try source.store.forEachEvent(in: log, range: wish.next...last) { event in
+                events.append(event)
+                next = event.seq + 1
+                bytes += event.event.approximateBytes
+                return bytes < Self.pieceBytes && events.count < Self.pieceEvents
+            }
+            // A relaxed store shows an event only once it is synced: the wish waits for that.
+            if next == wish.next { stalled.append(log) } else { rest.append(log) }
+            wishes[log]!.next = next
+            if bytes >= Self.pieceBytes || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
+        }
+        rest.append(contentsOf: stalled)
+        if events.isEmpty { return nil }
+        return try piece(events, source) { _ in true }
+    }
+
+    private static let pieceBytes = 1 << 20, pieceEvents = 8192
+    /// From here on a run is smaller than the events themselves.
+    private static let segmentEventsMin = 32
+
+    private mutating func piece(_ events: [RecordedEvent], _ source: Source, isEnd: (LogID) -> Bool) throws -> Piece {
+        var spans: [LogID: (first: Seq, last: Seq)] = [:]
+        var order: [LogID] = []
+        for event in events {
+            if spans[event.log] == nil {
+                order.append(event.log)
+                spans[event.log] = (event.seq, event.seq)
+            }
+            spans[event.log]!.last = event.seq
+        }
+        var notes: [LogNote] = []
+        for log in order {
+            let span = spans[log]!
+            if let note = try note(log, first: span.first, last: span.last, isEnd: isEnd(log), source) { notes.append(note) }
+            advance(log, behind: span.last, source)
+        }
+        if events.count >= Self.segmentEventsMin {
+            return Piece(frame: .segment(SegmentFrame(run: try source.encoder.encode(events), logs: notes)), events: events.count)
+        }
+        let items = events.map { event in
+            let (envelope, body) = EventCodec.encode(event)
+            return EventsFrame.Item(envelope: envelope, body: event.isErased ? [] : body, commitment: event.commitment)
+        }
+        return Piece(frame: .events(EventsFrame(items: items, logs: notes)), events: events.count)
+    }
+
+    private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote? {
+        var note = LogNote(log: log)
+        if first == 1 { note.secret = try source.store.secret(of: log) }
+        if isEnd, let tree = try source.heads.tree(of: log, through: last) { note.head = LogHead(size: tree.end, root: tree.root()) }
+        return note.secret.isEmpty && note.head == nil ? nil : note
+    }
+
+    private mutating func advance(_ log: LogID, behind seq: Seq, _ source: Source) {
+        guard var wish = wishes[log] else { return }
+        wish.next = max(wish.next, seq + 1)
+        let isDone = wish.next > min(wish.through, source.visibleSeq(log))
+        wishes[log] = isDone ? nil : wish
+        if isDone { lastRun[log] = nil }
+    }
+}
+
+extension Event {
+    /// For cutting frames, not for counting credit.
+    var approximateBytes: Int {
+        switch content {
+        case .messageSent(let message): 120 + message.text.utf8.count + (message.parts?.utf8.count ?? 0)
+        case .chunkAppended(_, _, let text), .messageEdited(_, let text), .messageInterrupted(_, let text): 100 + text.utf8.count
+        case .conversationCreated(_, _, let people): 100 + people.count * 16
+        case .conversationUpdated(let title, let attributes): 100 + (title?.utf8.count ?? 0) + attributes.reduce(0) { $0 + ($1.value?.utf8.count ?? 0) + 16 }
+        case .preferenceSet(_, let value): 100 + (value?.utf8.count ?? 0)
+        case .custom(_, let payload): 100 + payload.count
+        case .unknown(_, let body): 100 + body.count
+        default: 100
+        }
+    }
+}

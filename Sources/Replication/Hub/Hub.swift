@@ -1,0 +1,211 @@
+public import ConversationStore
+internal import Synchronization
+
+/// A store that others follow: it decides what they push, and sends each what it may see.
+///
+/// Safe to use from any thread. Transports call ``connect(send:close:)`` for each peer.
+public final class Hub: Sendable {
+    public let store: ConversationStore
+    let options: HubOptions
+    /// This opening of the store, for cursors.
+    let incarnation: UInt64
+    let openings: Incarnations
+    let heads: HeadCache
+    private let state = Monitor(State())
+    let counters = HubCounters()
+
+    struct State {
+        var index = HubIndex()
+        var connections: [ObjectIdentifier: HubConnection] = [:]
+        var byUser: [UserID: [ObjectIdentifier: HubConnection]] = [:]
+        var everything: [ObjectIdentifier: HubConnection] = [:]
+        var isShutDown = false
+    }
+
+    /// Reads where each log stands, and begins a new incarnation.
+    public init(store: ConversationStore, options: HubOptions = HubOptions()) throws {
+        self.store = store
+        self.options = options
+        heads = HeadCache(store: store.log)
+        incarnation = options.execution.random()
+        openings = try Incarnations(store: store.log, beginning: incarnation)
+        // Commits wait until the index stands, then are folded into it.
+        try state.withLock { state in
+            store.tap { [weak self] events in self?.committed(events) }
+            state.index = try HubIndex(store.log)
+        }
+    }
+
+    /// A peer has come.
+    ///
+    /// - Parameters:
+    ///   - send: takes whole messages, in order, never two at once; must not wait.
+    ///   - close: is called at most once, after the last `send`.
+    public func connect(send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) -> HubConnection {
+        let connection = HubConnection(hub: self, send: send, close: close)
+        let isLate = state.withLock { state in
+            state.connections[ObjectIdentifier(connection)] = connection
+            return state.isShutDown
+        }
+        counters.opened()
+        if isLate { connection.end(Bye(.goingAway, "the hub is going away", retryAfterMilliseconds: 1000)) }
+        return connection
+    }
+
+    /// Says BYE to everybody; who comes later is turned away.
+    public func shutdown() {
+        let connections = state.withLock { state in
+            state.isShutDown = true
+            return Array(state.connections.values)
+        }
+        for connection in connections { connection.end(Bye(.goingAway, "the hub is going away", retryAfterMilliseconds: 1000)) }
+    }
+
+    /// Once a second or so: heartbeats and deadlines of all connections.
+    public func tick() {
+        for connection in state.withLock({ Array($0.connections.values) }) { connection.tick() }
+    }
+
+    public var statistics: HubStatistics {
+        counters.statistics(connections: state.withLock { $0.connections.count })
+    }
+
+    // What connections need.
+
+    func joined(_ connection: HubConnection, _ identity: Identity, seesEverything: Bool) {
+        state.withLock { state in
+            guard state.connections[ObjectIdentifier(connection)] != nil else { return }
+            if seesEverything {
+                state.everything[ObjectIdentifier(connection)] = connection
+            } else {
+                state.byUser[identity.user, default: [:]][ObjectIdentifier(connection)] = connection
+            }
+        }
+    }
+
+    func left(_ connection: HubConnection, _ identity: Identity?) {
+        let wasThere = state.withLock { state in
+            state.everything[ObjectIdentifier(connection)] = nil
+            if let user = identity?.user {
+                state.byUser[user]?[ObjectIdentifier(connection)] = nil
+                if state.byUser[user]?.isEmpty ?? false { state.byUser[user] = nil }
+            }
+            return state.connections.removeValue(forKey: ObjectIdentifier(connection)) != nil
+        }
+        if wasThere { counters.closed() }
+    }
+
+    /// The root over a log's first events.
+    func root(of log: LogID, at size: Seq) throws -> Hash256 {
+        guard let tree = try heads.tree(of: log, through: size) else {
+            throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
+        }
+        return tree.root()
+    }
+
+    func withIndex<R>(_ body: (borrowing HubIndex) throws -> R) rethrows -> R { try state.withLock { try body($0.index) } }
+
+    /// The connections of those who take part in a conversation now.
+    func connections(in conversation: ConversationID, but other: HubConnection) -> [HubConnection] {
+        state.withLock { state in
+            state.index.members(of: conversation).flatMap { state.byUser[$0].map { Array($0.values) } ?? [] }.filter { $0 !== other }
+        }
+    }
+
+    /// Events are durable: everybody whom they concern is told, by the thread that committed them. It says which logs, the connections read themselves.
+    private func committed(_ events: [RecordedEvent]) {
+        let woken = state.withLock { state -> [HubConnection] in
+            var woken: [ObjectIdentifier: HubConnection] = [:]
+            for event in events {
+                state.index.fold(event)
+                for (id, connection) in state.everything {
+                    connection.changed(event.log, at: event.seq, isNew: false)
+                    woken[id] = connection
+                }
+                if state.byUser.isEmpty { continue }
+                var joined: UserID?
+                if case .participantJoined(let user) = event.event.content { joined = user }
+                state.index.forEachConcerned(by: event) { user in
+                    for (id, connection) in state.byUser[user] ?? [:] {
+                        connection.changed(event.log, at: event.seq, isNew: user == joined)
+                        woken[id] = connection
+                    }
+                }
+            }
+            // A relaxed store says nothing more than that what it told of before can be read now.
+            return events.isEmpty ? Array(state.connections.values) : Array(woken.values)
+        }
+        for connection in woken { connection.wake() }
+    }
+}
+
+public struct HubOptions: Sendable {
+    /// Checks a token. `claimed` is whom HELLO names. Calls back once, from any thread.
+    public var authenticate:
+        @Sendable (_ token: String, _ claimed: UserID, _ reply: @escaping @Sendable (Result<Identity, AuthenticationFailure>) -> Void) -> Void
+    /// Told of errors of the store, for a log; never a user's text.
+    public var log: @Sendable (String) -> Void = { _ in }
+    package var execution = Execution.tasks
+    package var limits = HubSession.Limits()
+    /// A new device's first screen: conversations with their newest messages, and further rows of its lobby.
+    package var firstScreenConversations = 20
+    package var firstScreenLobby = 50
+
+    /// Without a way to check tokens, nobody is let in.
+    public init(
+        authenticate: @escaping @Sendable (
+            _ token: String, _ claimed: UserID, _ reply: @escaping @Sendable (Result<Identity, AuthenticationFailure>) -> Void
+        ) -> Void = { _, _, reply in reply(.failure(AuthenticationFailure())) }
+    ) {
+        self.authenticate = authenticate
+    }
+
+    /// Believes whom HELLO names: for tests, and for a hub that only its own machine can reach.
+    public static func anyUser(services: Set<UserID> = []) -> HubOptions {
+        HubOptions { _, claimed, reply in reply(.success(Identity(user: claimed, isService: services.contains(claimed)))) }
+    }
+}
+
+/// What a hub has done since it was opened.
+public struct HubStatistics: Hashable, Sendable {
+    public var connections: Int
+    public var connectionsTotal: UInt64
+    public var messagesReceived: UInt64
+    public var bytesReceived: UInt64
+    public var messagesSent: UInt64
+    public var bytesSent: UInt64
+    public var eventsSent: UInt64
+    public var eventsAccepted: UInt64
+    public var eventsRefused: UInt64
+}
+
+/// Counters that any thread may raise.
+final class HubCounters: Sendable {
+    private let openedCount = Atomic<UInt64>(0), receivedMessages = Atomic<UInt64>(0), receivedBytes = Atomic<UInt64>(0)
+    private let sentMessages = Atomic<UInt64>(0), sentBytes = Atomic<UInt64>(0), sentEvents = Atomic<UInt64>(0)
+    private let acceptedEvents = Atomic<UInt64>(0), refusedEvents = Atomic<UInt64>(0)
+
+    func opened() { openedCount.add(1, ordering: .relaxed) }
+    func closed() {}
+    func received(_ bytes: Int) {
+        receivedMessages.add(1, ordering: .relaxed)
+        receivedBytes.add(UInt64(bytes), ordering: .relaxed)
+    }
+    func sent(_ bytes: Int, events: Int) {
+        sentMessages.add(1, ordering: .relaxed)
+        sentBytes.add(UInt64(bytes), ordering: .relaxed)
+        sentEvents.add(UInt64(events), ordering: .relaxed)
+    }
+    func decided(accepted: Int, refused: Int) {
+        acceptedEvents.add(UInt64(accepted), ordering: .relaxed)
+        refusedEvents.add(UInt64(refused), ordering: .relaxed)
+    }
+
+    func statistics(connections: Int) -> HubStatistics {
+        HubStatistics(
+            connections: connections, connectionsTotal: openedCount.load(ordering: .relaxed), messagesReceived: receivedMessages.load(ordering: .relaxed),
+            bytesReceived: receivedBytes.load(ordering: .relaxed), messagesSent: sentMessages.load(ordering: .relaxed),
+            bytesSent: sentBytes.load(ordering: .relaxed), eventsSent: sentEvents.load(ordering: .relaxed),
+            eventsAccepted: acceptedEvents.load(ordering: .relaxed), eventsRefused: refusedEvents.load(ordering: .relaxed))
+    }
+}

@@ -1,0 +1,377 @@
+internal import ConversationStore
+
+/// One peer of a hub: performs what its session says. Everything happens in its mailbox, one thing at a time.
+///
+/// `@unchecked Sendable`: `session`, `feed` and what stands beside them are touched by jobs of the mailbox only.
+public final class HubConnection: @unchecked Sendable {
+    private let hub: Hub
+    private let send: @Sendable ([UInt8]) -> Void
+    private let close: @Sendable (Bye) -> Void
+    private let mailbox: Mailbox
+    private var session: HubSession
+    private var feed = Feed()
+    private var encoder = SegmentEncoder()
+    private var scope = Scope.mine
+    private var replica = ReplicaID(high: 0, low: 0)
+    /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
+    private var offered: Set<LogID> = []
+    /// The peer's cursor is gone: its heads are awaited.
+    private var awaitsHeads = false
+    /// Logs that the peer named among its heads.
+    private var named: Set<LogID> = []
+    /// Frames that must stand behind WELCOME.
+    private var held: [Frame] = []
+    private var pushes: [(events: [PushedEvent], bytes: Int)] = []
+    private var isPushing = false
+    /// The position of the last CAUGHT_UP.
+    private var toldPosition: Position?
+    private var hasEnded = false
+    private let inbox = Monitor(Inbox())
+
+    /// What others leave here: which logs have events that the peer may lack.
+    private struct Inbox {
+        var changed: [LogID: Seq] = [:]
+        var joined: Set<LogID> = []
+        var isWoken = false
+        var bytes = 0
+    }
+
+    /// Bytes of messages that may wait to be handled: who sends more without waiting for credit is cut off.
+    private static let backlogBytesMax = 32 << 20
+
+    init(hub: Hub, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
+        self.hub = hub
+        self.send = send
+        self.close = close
+        mailbox = Mailbox(hub.options.execution)
+        session = HubSession(at: hub.options.execution.now(), seed: hub.options.execution.random(), limits: hub.options.limits)
+    }
+
+    private var now: UInt64 { hub.options.execution.now() }
+
+    // From the transport.
+
+    /// A whole message has come.
+    public func receive(_ message: [UInt8]) {
+        hub.counters.received(message.count)
+        let backlog = inbox.withLock { inbox -> Int in
+            inbox.bytes += message.count
+            return inbox.bytes
+        }
+        if backlog > Self.backlogBytesMax { return end(Bye(.overloaded, "more was sent than credit allows")) }
+        mailbox.post { [self] in
+            inbox.withLock { $0.bytes -= message.count }
+            perform(session.receive(message, at: now))
+        }
+    }
+
+    /// The peer is gone, or the transport is.
+    public func disconnected() {
+        mailbox.post { [self] in
+            _ = session.end(nil)
+            finish(nil)
+        }
+    }
+
+    /// About once a second.
+    public func tick() {
+        mailbox.post { [self] in perform(session.tick(at: now)) }
+    }
+
+    func end(_ bye: Bye) {
+        mailbox.post { [self] in perform(session.end(bye)) }
+    }
+
+    // From the hub: under its lock, so nothing but notes.
+
+    func changed(_ log: LogID, at seq: Seq, isNew: Bool) {
+        inbox.withLock { inbox in
+            if inbox.changed[log].map({ $0 > seq }) ?? true { inbox.changed[log] = seq }
+            if isNew { inbox.joined.insert(log) }
+        }
+    }
+
+    func wake() {
+        let isFirst = inbox.withLock { inbox -> Bool in
+            defer { inbox.isWoken = true }
+            return !inbox.isWoken
+        }
+        if isFirst { mailbox.post { [self] in pump() } }
+    }
+
+    func deliver(_ typing: Typing) {
+        mailbox.post { [self] in if session.isOpen { transmit(.typing(typing)) } }
+    }
+
+    // Performing.
+
+    private func perform(_ effects: [HubSession.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .send(let frame): transmit(frame)
+            case .authenticate(let token, let claimed):
+                hub.options.authenticate(token, claimed) { [self] result in
+                    mailbox.post { [self] in perform(session.authenticated(result, at: now)) }
+                }
+            case .begin(let identity, let hello): begin(identity, hello)
+            case .push(let events, let bytes):
+                pushes.append((events, bytes))
+                decideNext()
+            case .fetch(let wishes): fetch(wishes)
+            case .compare(let heads): guarded { try compare(heads) }
+            case .typing(let typing): pass(typing)
+            case .pump: pump()
+            case .close(let bye): finish(bye)
+            }
+        }
+    }
+
+    private func transmit(_ frame: Frame, events: Int = 0) {
+        let bytes = frame.encoded()
+        hub.counters.sent(bytes.count, events: events)
+        send(bytes)
+    }
+
+    private func finish(_ bye: Bye?) {
+        if hasEnded { return }
+        hasEnded = true
+        hub.left(self, session.who)
+        feed = Feed()
+        pushes = []
+        close(bye ?? Bye(.normal))
+    }
+
+    /// An error of the store ends this session, with a code that tells the peer whether to come again.
+    private func guarded(_ body: () throws -> Void) {
+        do {
+            try body()
+        } catch let error as EventLogError where error.code == .diskFull {
+            perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 60_000)))
+        } catch {
+            hub.options.log("\(error)")
+            perform(session.end(Bye(.internalError, "the hub has an internal error", retryAfterMilliseconds: 5000)))
+        }
+    }
+
+    private var seesEverything: Bool { scope == .everything }
+
+    private func visibleSeq(_ log: LogID) -> Seq {
+        guard let identity = session.who, isInScope(log) else { return 0 }
+        return hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: seesEverything) }
+    }
+
+    private func isInScope(_ log: LogID) -> Bool {
+        if case .conversations(let ids) = scope, case .conversation(let id) = log { return ids.contains(id) }
+        return true
+    }
+
+    // Beginning.
+
+    private func begin(_ identity: Identity, _ hello: Hello) {
+        scope = hello.scope
+        replica = hello.replica
+        guarded {
+            // Told of changes from here on; what happened before is looked up.
+            hub.joined(self, identity, seesEverything: seesEverything)
+            let isValid = hello.cursor.map { cursor in
+                cursor.store == hub.store.log.id
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition)
+            }
+            var welcome = Welcome(
+                version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
+                store: hub.store.log.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+            try addCheckpoint(to: &welcome, since: hello.checkpointSize)
+            awaitsHeads = welcome.isGone
+            let effects = session.welcome(welcome, at: now)
+            if isValid ?? true { try want(after: hello.cursor?.position ?? 0, identity, hello) }
+            perform(effects)
+        }
+    }
+
+    private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
+        guard let checkpoint = try hub.store.log.checkpoint() else { return }
+        welcome.checkpoint = checkpoint
+        welcome.checkpointKey = try hub.store.log.verifierKey()
+        if size > 0 { welcome.consistency = try hub.store.log.headsConsistency(from: size) }
+    }
+
+    /// Finds what a replica at a position lacks: the user's logs that changed since, each from its first event behind that position.
+    private func want(after position: Position, _ identity: Identity, _ hello: Hello) throws {
+        var changes = hub.withIndex { $0.changes(for: identity, seesEverything: seesEverything, after: position) }.filter { isInScope($0.log) }
+        changes.sort { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }
+        if case .newest(let conversations, _) = scope {
+            let newest = changes.filter { if case .conversation = $0.log { true } else { false } }.suffix(Int(clamping: conversations))
+            changes = changes.filter { if case .conversation = $0.log { false } else { true } } + newest
+        }
+        if position == 0, hello.wantsFirstScreen { held += try FirstScreen(hub, identity, scope).frames(encoder) }
+        var offers: [HeadsFrame.Item] = []
+        for change in changes {
+            if position == 0 {
+                // Of a part that was asked for, the newest messages are on their way already.
+                if case .newest = scope, case .conversation = change.log { continue }
+                feed.want(change.log, from: 1)
+                continue
+            }
+            guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
+            if change.joinedSeq >= first || change.leftSeq >= first {
+                // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
+                if change.leftSeq == 0 { feed.want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
+            } else {
+                feed.want(change.log, from: first)
+            }
+        }
+        if !offers.isEmpty { held.append(.heads(HeadsFrame(heads: offers, isProbe: false))) }
+    }
+
+    private func offer(_ log: LogID) throws -> HeadsFrame.Item? {
+        let seq = visibleSeq(log)
+        guard seq > 0, let tree = try hub.heads.tree(of: log, through: seq) else { return nil }
+        offered.insert(log)
+        return HeadsFrame.Item(log: log, head: LogHead(size: seq, root: tree.root()))
+    }
+
+    // Sending.
+
+    private func pump() {
+        let (changed, joined) = inbox.withLock { inbox -> ([LogID: Seq], Set<LogID>) in
+            inbox.isWoken = false
+            defer {
+                inbox.changed = [:]
+                inbox.joined = []
+            }
+            return (inbox.changed, inbox.joined)
+        }
+        guard session.isOpen else {
+            // Told of too early: left for the time behind WELCOME.
+            if !session.isClosed { for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) } }
+            return
+        }
+        guarded {
+            for frame in held {
+                let bytes = frame.encoded()
+                if case .base = frame { session.fed(bytes: bytes.count) }
+                hub.counters.sent(bytes.count, events: 0)
+                send(bytes)
+            }
+            held = []
+            var offers: [HeadsFrame.Item] = []
+            for (log, seq) in changed where isInScope(log) {
+                guard joined.contains(log) else {
+                    feed.want(log, from: seq)
+                    continue
+                }
+                if let offer = try offer(log) { offers.append(offer) }
+            }
+            if !offers.isEmpty { transmit(.heads(HeadsFrame(heads: offers, isProbe: false))) }
+            try feedSome()
+        }
+    }
+
+    /// Pieces sent before others get their turn.
+    private static let piecesAtOnce = 8
+
+    private func feedSome() throws {
+        let source = Feed.Source(store: hub.store.log, heads: hub.heads, encoder: encoder, visibleSeq: visibleSeq)
+        for _ in 0..<Self.piecesAtOnce {
+            guard session.mayFeed else { return }
+            guard let piece = try feed.next(source) else { return tellPosition() }
+            let bytes = piece.frame.encoded()
+            session.fed(bytes: bytes.count)
+            hub.counters.sent(bytes.count, events: piece.events)
+            send(bytes)
+        }
+        wake()
+    }
+
+    /// Says up to where the peer has everything, if nothing is left to send.
+    private func tellPosition() {
+        guard feed.isEmpty, offered.isEmpty, !awaitsHeads else { return }
+        let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
+        guard let position, position != toldPosition else { return }
+        toldPosition = position
+        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.store.log.id, incarnation: hub.incarnation, position: position))))
+    }
+
+    private func fetch(_ wishes: [Fetch]) {
+        for wish in wishes {
+            offered.remove(wish.log)
+            if wish.from == 0, case .conversation(let id) = wish.log, let identity = session.who {
+                guarded {
+                    let screen = FirstScreen(hub, identity, scope)
+                    let messages = Int(clamping: min(wish.through, 1000))
+                    if let base = try screen.base(id, messages: messages, bytesMax: 1 << 20, encoder) { held.append(.base(base)) }
+                }
+                continue
+            }
+            // The same silence for what is not there and what is not allowed.
+            guard wish.from > 0, visibleSeq(wish.log) >= wish.from else { continue }
+            feed.want(wish.log, from: wish.from, through: wish.through == 0 ? .max : wish.through)
+        }
+        toldPosition = nil
+        pump()
+    }
+
+    /// A replica whose cursor is gone says what it has: what it lacks is sent; where it has something else, it is told what is here instead.
+    private func compare(_ heads: HeadsFrame) throws {
+        var answers: [HeadsFrame.Item] = []
+        for item in heads.heads {
+            let seq = visibleSeq(item.log)
+            let size = min(seq, item.head.size)
+            let root = size == 0 ? CompactRange().root() : try hub.root(of: item.log, at: size)
+            if size == item.head.size, root == item.head.root, !heads.isProbe {
+                if seq > size { feed.want(item.log, from: size + 1) }
+                named.insert(item.log)
+            } else {
+                answers.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root)))
+                offered.insert(item.log)
+                if !heads.isProbe { named.insert(item.log) }
+            }
+        }
+        if !answers.isEmpty { transmit(.heads(HeadsFrame(heads: answers, isProbe: true))) }
+        if heads.isLast, let identity = session.who {
+            // What the replica did not name it does not have.
+            for change in hub.withIndex({ $0.changes(for: identity, seesEverything: seesEverything, after: 0) })
+            where !named.contains(change.log) && isInScope(change.log) {
+                feed.want(change.log, from: 1)
+            }
+            named = []
+            awaitsHeads = false
+            toldPosition = nil
+        }
+        pump()
+    }
+
+    // Deciding.
+
+    private func decideNext() {
+        guard !isPushing, !pushes.isEmpty, let identity = session.who else { return }
+        isPushing = true
+        let (events, bytes) = pushes.removeFirst()
+        let decision = PushDecision(events, from: identity, replica: replica)
+        let submissions = decision.submissions
+        guard !submissions.isEmpty else { return decided(decision.answers([]), bytes) }
+        hub.options.execution.append(hub.store.log, submissions) { [self] result in
+            mailbox.post { [self] in
+                switch result {
+                case .success(let outcomes): decided(decision.answers(outcomes), bytes)
+                case .failure(let error):
+                    // Not answered: the replica will ask again, which is safe (I3).
+                    guarded { throw error }
+                }
+            }
+        }
+    }
+
+    private func decided(_ answers: (accepted: [Accepted], refused: [Refused]), _ bytes: Int) {
+        isPushing = false
+        hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
+        perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
+        decideNext()
+    }
+
+    private func pass(_ typing: Typing) {
+        guard let identity = session.who, hub.withIndex({ $0.isMember(typing.user, of: typing.conversation) }), identity.isService || identity.user == typing.user
+        else { return }
+        for connection in hub.connections(in: typing.conversation, but: self) { connection.deliver(typing) }
+    }
+}

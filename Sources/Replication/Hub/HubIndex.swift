@@ -1,0 +1,136 @@
+package import EventLog
+
+/// Who may see what of each log, and where its last event stands: the one place where that is decided. In memory, folded from the log.
+///
+/// A replica that resumes is told what changed by looking at its user's conversations here, not by scanning what others wrote.
+package struct HubIndex {
+    private struct Member {
+        var joinedSeq: Seq
+        var leftSeq: Seq
+    }
+
+    private struct Place {
+        var lastSeq: Seq
+        var lastPosition: Position
+        var members: [UserID: Member] = [:]
+    }
+
+    private var conversations: [ConversationID: Place] = [:]
+    private var users: [UserID: Place] = [:]
+    /// The conversations in which a user takes part or ever did.
+    private var conversationsOf: [UserID: Set<ConversationID>] = [:]
+    /// Everything up to here is in the index.
+    package private(set) var position: Position = 0
+
+    package init() {}
+
+    package init(_ store: EventStore) throws {
+        try store.forEachLogPlace { place in
+            var new = Place(lastSeq: place.lastSeq, lastPosition: place.lastPosition)
+            switch place.log {
+            case .conversation(let id):
+                for person in place.people where person.joinedSeq != 0 || person.leftSeq != 0 {
+                    new.members[person.user] = Member(joinedSeq: person.joinedSeq, leftSeq: person.leftSeq)
+                    conversationsOf[person.user, default: []].insert(id)
+                }
+                conversations[id] = new
+            case .user(let user): users[user] = new
+            }
+            position = max(position, place.lastPosition)
+        }
+    }
+
+    package mutating func fold(_ event: RecordedEvent) {
+        // Events that were committed while the index was built may come twice.
+        guard event.position > position else { return }
+        position = event.position
+        guard case .conversation(let id) = event.log else {
+            if case .user(let user) = event.log { users[user] = Place(lastSeq: event.seq, lastPosition: event.position) }
+            return
+        }
+        var place = conversations[id] ?? Place(lastSeq: 0, lastPosition: 0)
+        conversations[id] = nil
+        place.lastSeq = event.seq
+        place.lastPosition = event.position
+        switch event.event.content {
+        case .conversationCreated(_, _, let participants):
+            for user in [event.event.author] + participants { join(user, id, event.seq, &place) }
+        case .participantJoined(let user): join(user, id, event.seq, &place)
+        case .participantLeft(let user):
+            place.members[user, default: Member(joinedSeq: 0, leftSeq: 0)].joinedSeq = 0
+            place.members[user]!.leftSeq = event.seq
+            conversationsOf[user, default: []].insert(id)
+        default: break
+        }
+        conversations[id] = place
+    }
+
+    private mutating func join(_ user: UserID, _ id: ConversationID, _ seq: Seq, _ place: inout Place) {
+        place.members[user, default: Member(joinedSeq: 0, leftSeq: 0)].joinedSeq = seq
+        conversationsOf[user, default: []].insert(id)
+    }
+
+    // Asking.
+
+    /// The last seq of a log that a user may see: all of a conversation in which the user takes part, up to the leaving for who left, nothing for
+    /// anybody else; and one's own log. 0: nothing.
+    package func visibleSeq(of log: LogID, for identity: Identity, seesEverything: Bool) -> Seq {
+        switch log {
+        case .user(let user):
+            guard user == identity.user || seesEverything else { return 0 }
+            return users[user]?.lastSeq ?? 0
+        case .conversation(let id):
+            guard let place = conversations[id] else { return 0 }
+            if seesEverything { return place.lastSeq }
+            guard let member = place.members[identity.user] else { return 0 }
+            return member.joinedSeq != 0 ? place.lastSeq : member.leftSeq
+        }
+    }
+
+    /// Whether a user takes part now.
+    package func isMember(_ user: UserID, of id: ConversationID) -> Bool { (conversations[id]?.members[user]?.joinedSeq ?? 0) != 0 }
+
+    /// Who takes part in a conversation now.
+    package func members(of id: ConversationID) -> [UserID] {
+        conversations[id].map { place in place.members.filter { $0.value.joinedSeq != 0 }.map(\.key) } ?? []
+    }
+
+    /// A log that changed for a user behind a position.
+    package struct Change {
+        package var log: LogID
+        package var lastPosition: Position
+        /// The seq at which the user came in last, and the seq of the last leaving before it, if the coming may lie behind the cursor.
+        package var joinedSeq: Seq
+        package var leftSeq: Seq
+    }
+
+    /// The logs of a user in which anything happened behind a position that the user may see or could not see before.
+    package func changes(for identity: Identity, seesEverything: Bool, after position: Position) -> [Change] {
+        var result: [Change] = []
+        func add(_ log: LogID, _ place: Place, _ member: Member?) {
+            guard place.lastPosition > position else { return }
+            result.append(Change(log: log, lastPosition: place.lastPosition, joinedSeq: member?.joinedSeq ?? 0, leftSeq: member?.leftSeq ?? 0))
+        }
+        if seesEverything {
+            for (id, place) in conversations { add(.conversation(id), place, nil) }
+            for (user, place) in users { add(.user(user), place, nil) }
+            return result
+        }
+        for id in conversationsOf[identity.user] ?? [] {
+            guard let place = conversations[id] else { continue }
+            add(.conversation(id), place, place.members[identity.user])
+        }
+        if let own = users[identity.user] { add(.user(identity.user), own, nil) }
+        return result
+    }
+
+    /// The connected users whom an event concerns: who takes part, and who just left with it.
+    package func forEachConcerned(by event: RecordedEvent, _ body: (UserID) -> Void) {
+        switch event.log {
+        case .user(let user): body(user)
+        case .conversation(let id):
+            guard let place = conversations[id] else { return }
+            for (user, member) in place.members where member.joinedSeq != 0 || member.leftSeq == event.seq { body(user) }
+        }
+    }
+}

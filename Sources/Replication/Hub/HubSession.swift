@@ -1,0 +1,242 @@
+package import EventLog
+
+/// The hub's end of a session as a value: frames, answers and the time go in, what is to be done comes out. No socket, disk, clock or thread.
+///
+/// docs/PROTOCOL.md has the table of its states and frames.
+package struct HubSession: Sendable {
+    package enum Effect: Sendable {
+        case send(Frame)
+        /// Check a token; answer with ``authenticated(_:at:)``.
+        case authenticate(token: String, claimed: UserID)
+        /// The peer is whom it says: find what it lacks and answer with ``welcome(_:at:)``.
+        case begin(Identity, Hello)
+        /// Decide these events, in order; answer with ``pushed(_:refused:bytes:at:)``.
+        case push([PushedEvent], bytes: Int)
+        case fetch([Fetch])
+        case compare(HeadsFrame)
+        case typing(Typing)
+        /// More may be sent: at least this call found credit where there was none.
+        case pump
+        case close(Bye)
+    }
+
+    private enum State: Sendable {
+        case awaitingHello
+        case authenticating(Hello)
+        case beginning(Hello)
+        case open
+        case closed
+    }
+
+    private var state = State.awaitingHello
+    private var identity: Identity?
+    private var isRefreshing = false
+    /// When something was last heard of the peer, when it was last asked, and when it came, in milliseconds.
+    private var heard: UInt64
+    private var asked: UInt64
+    private var pingID: UInt64
+    /// Bytes of events that may be sent; below zero after a single event larger than what was left.
+    private var credit: Int64 = 0
+    private var isStarved = false
+    /// Bytes of PUSH that the peer may still send.
+    private var pushCredit = Int64(Self.pushCreditBytes)
+    private let limits: Limits
+
+    package struct Limits: Sendable {
+        package var helloMilliseconds: UInt64 = 10_000
+        package var pingAfterMilliseconds: UInt64 = 20_000
+        package var silenceMilliseconds: UInt64 = 50_000
+        package init() {}
+    }
+
+    package static let pushCreditBytes: UInt64 = 8 << 20
+
+    /// - Parameter seed: for what must differ from session to session; all randomness there is.
+    package init(at now: UInt64, seed: UInt64, limits: Limits = Limits()) {
+        heard = now
+        asked = now
+        pingID = seed
+        self.limits = limits
+    }
+
+    package var isOpen: Bool { if case .open = state { true } else { false } }
+    package var isClosed: Bool { if case .closed = state { true } else { false } }
+    package var who: Identity? { identity }
+    /// Whether events may be sent now.
+    package var mayFeed: Bool { isOpen && credit > 0 }
+    /// The most that the next frame of events should have.
+    package var feedBytes: Int { Int(clamping: max(credit, 0)) }
+
+    // In.
+
+    package mutating func receive(_ bytes: [UInt8], at now: UInt64) -> [Effect] {
+        if isClosed { return [] }
+        heard = now
+        let frame: Frame
+        do {
+            frame = try Frame(decoding: bytes)
+        } catch {
+            return end(Bye(.protocolError, error.description))
+        }
+        switch (state, frame) {
+        case (.awaitingHello, .hello(let hello)): return take(hello)
+        case (_, .bye): return end(nil)
+        case (_, .ping(let id)): return [.send(.pong(id))]
+        case (_, .pong): return []
+        case (.open, .push(let events)): return take(events, bytes.count)
+        case (.open, .fetch(let wishes)): return wishes.count <= 4096 ? [.fetch(wishes)] : end(Bye(.protocolError, "a FETCH of \(wishes.count) logs"))
+        case (.open, .heads(let heads)): return [.compare(heads)]
+        case (.open, .typing(var typing)):
+            guard let identity else { return [] }
+            // Nobody types for another.
+            if !identity.isService { typing.user = identity.user }
+            return [.typing(typing)]
+        case (.open, .credit(let more)): return take(credit: more)
+        case (.open, .token(let token)):
+            guard let identity, !isRefreshing, token.utf8.count <= WireLimits.tokenBytesMax else { return end(Bye(.protocolError, "a TOKEN too many")) }
+            isRefreshing = true
+            return [.authenticate(token: token, claimed: identity.user)]
+        case (.authenticating, .credit(let more)), (.beginning, .credit(let more)): return take(credit: more)
+        default: return end(Bye(.protocolError, "\(frame.name) is not expected now"))
+        }
+    }
+
+    package mutating func authenticated(_ result: Result<Identity, AuthenticationFailure>, at now: UInt64) -> [Effect] {
+        if isRefreshing {
+            isRefreshing = false
+            guard isOpen else { return [] }
+            switch result {
+            case .success(let new):
+                guard new.user == identity?.user else { return end(Bye(.forbidden, "the new token is another user's")) }
+                identity = new
+                return []
+            case .failure(let failure): return end(Self.bye(failure))
+            }
+        }
+        guard case .authenticating(let hello) = state else { return [] }
+        switch result {
+        case .success(let identity):
+            if hello.scope == .everything, !identity.isService { return end(Bye(.forbidden, "only a service account may follow everything")) }
+            guard Replicas.id(user: identity.user, nonce: hello.nonce) == hello.replica else {
+                return end(Bye(.forbidden, "the replica's id is not made of its user and nonce"))
+            }
+            self.identity = identity
+            state = .beginning(hello)
+            return [.begin(identity, hello)]
+        case .failure(let failure): return end(Self.bye(failure))
+        }
+    }
+
+    /// The answer to `begin`: from here on events may be sent.
+    package mutating func welcome(_ welcome: Welcome, at now: UInt64) -> [Effect] {
+        guard case .beginning(let hello) = state else { return [] }
+        state = .open
+        var welcome = welcome
+        welcome.credit = Self.pushCreditBytes
+        var effects: [Effect] = [.send(.welcome(welcome))]
+        if !hello.pushed.isEmpty { effects.append(.push(hello.pushed, bytes: 0)) }
+        effects.append(.pump)
+        return effects
+    }
+
+    /// The answer to `push`: its events are decided, and what was accepted is durable.
+    package mutating func pushed(_ accepted: [Accepted], refused: [Refused], bytes: Int, at now: UInt64) -> [Effect] {
+        guard isOpen else { return [] }
+        var effects: [Effect] = []
+        if !accepted.isEmpty { effects.append(.send(.accepted(accepted))) }
+        if !refused.isEmpty { effects.append(.send(.refused(refused))) }
+        if bytes > 0 {
+            pushCredit += Int64(bytes)
+            effects.append(.send(.credit(UInt64(bytes))))
+        }
+        return effects
+    }
+
+    /// A frame of events is about to be sent.
+    package mutating func fed(bytes: Int) {
+        credit -= Int64(bytes)
+        if credit <= 0 { isStarved = true }
+    }
+
+    package mutating func tick(at now: UInt64) -> [Effect] {
+        switch state {
+        case .closed: return []
+        case .awaitingHello, .authenticating, .beginning:
+            return now >= heard + limits.helloMilliseconds ? end(Bye(.timeout, "no HELLO in time")) : []
+        case .open:
+            if let expiry = identity?.expiresAt, now >= expiry { return end(Bye(.tokenExpired, "the token has expired")) }
+            if now >= heard + limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard for too long")) }
+            guard now >= heard + limits.pingAfterMilliseconds, now >= asked + limits.pingAfterMilliseconds else { return [] }
+            asked = now
+            pingID &+= 1
+            return [.send(.ping(pingID))]
+        }
+    }
+
+    /// Ends the session from the hub's side.
+    package mutating func end(_ bye: Bye?) -> [Effect] {
+        if isClosed { return [] }
+        state = .closed
+        guard let bye else { return [.close(Bye(.normal))] }
+        return [.send(.bye(bye)), .close(bye)]
+    }
+
+    // Frames.
+
+    private mutating func take(_ hello: Hello) -> [Effect] {
+        guard hello.versions.overlaps(WireLimits.versions) else {
+            return end(Bye(.unsupportedVersion, "this hub speaks versions \(WireLimits.versions.lowerBound) to \(WireLimits.versions.upperBound)"))
+        }
+        guard hello.credit >= WireLimits.creditMin, hello.credit <= 1 << 40 else {
+            return end(Bye(.protocolError, "credit must be at least \(WireLimits.creditMin) bytes"))
+        }
+        let bytes = hello.pushed.reduce(0) { $0 + $1.envelope.count + $1.body.count }
+        guard bytes <= WireLimits.helloPushBytesMax || hello.pushed.count == 1 else { return end(Bye(.protocolError, "HELLO carries too many events")) }
+        credit = Int64(hello.credit)
+        state = .authenticating(hello)
+        return [.authenticate(token: hello.token, claimed: hello.user)]
+    }
+
+    private mutating func take(_ events: [PushedEvent], _ bytes: Int) -> [Effect] {
+        guard events.count <= WireLimits.pushEventsMax else { return end(Bye(.protocolError, "a PUSH of \(events.count) events")) }
+        guard pushCredit > 0 else { return end(Bye(.protocolError, "a PUSH beyond the credit")) }
+        pushCredit -= Int64(bytes)
+        return [.push(events, bytes: bytes)]
+    }
+
+    private mutating func take(credit more: UInt64) -> [Effect] {
+        guard more <= 1 << 40, credit < 1 << 41 else { return end(Bye(.protocolError, "no such credit")) }
+        credit += Int64(more)
+        guard isStarved, credit > 0 else { return [] }
+        isStarved = false
+        return isOpen ? [.pump] : []
+    }
+
+    private static func bye(_ failure: AuthenticationFailure) -> Bye {
+        failure.isExpired ? Bye(.tokenExpired, "the token has expired") : Bye(.unauthenticated, failure.reason)
+    }
+}
+
+extension Frame {
+    /// Its name in docs/PROTOCOL.md.
+    package var name: String {
+        switch self {
+        case .hello, .welcome: "HELLO"
+        case .push: "PUSH"
+        case .accepted: "ACCEPTED"
+        case .refused: "REFUSED"
+        case .segment: "SEGMENT"
+        case .events: "EVENTS"
+        case .fetch: "FETCH"
+        case .caughtUp: "CAUGHT_UP"
+        case .credit: "CREDIT"
+        case .typing: "TYPING"
+        case .ping: "PING"
+        case .pong: "PONG"
+        case .bye: "BYE"
+        case .token: "TOKEN"
+        case .heads: "HEADS"
+        case .base: "BASE"
+        }
+    }
+}

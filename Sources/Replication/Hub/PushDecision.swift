@@ -1,0 +1,71 @@
+internal import EventLog
+
+/// What a hub makes of a PUSH before and after its store decides: who may write what, in one place.
+struct PushDecision {
+    private enum Place {
+        case refused(Refused)
+        /// The so-many-eth submission.
+        case submitted(Int, LogID, Origin)
+    }
+
+    private(set) var submissions: [Submission] = []
+    private var places: [Place] = []
+
+    init(_ events: [PushedEvent], from identity: Identity, replica: ReplicaID) {
+        for pushed in events {
+            guard let recorded = try? EventCodec.decode(envelope: pushed.envelope, body: pushed.body) else {
+                // Whose it is can still be told, so that the replica's outbox goes on.
+                if let envelope = try? pushed.envelope.withUnsafeBytes({ try Envelope(canonical: $0) }) {
+                    places.append(.refused(Self.refusal(envelope.log, envelope.origin, "malformed", "the event's bytes cannot be read")))
+                }
+                continue
+            }
+            let origin = recorded.origin
+            if let (code, detail) = Self.objection(to: recorded, pushed, from: identity, replica: replica) {
+                places.append(.refused(Self.refusal(recorded.log, origin, code, detail)))
+                continue
+            }
+            var submission = Submission(recorded.event, origin: origin)
+            submission.isFirstSending = pushed.isFirstSending
+            places.append(.submitted(submissions.count, recorded.log, origin))
+            submissions.append(submission)
+        }
+    }
+
+    private static func objection(to recorded: RecordedEvent, _ pushed: PushedEvent, from identity: Identity, replica: ReplicaID) -> (String, String)? {
+        let origin = recorded.origin
+        let isOwn = pushed.nonce.isEmpty ? origin.replica == replica : Replicas.id(user: identity.user, nonce: pushed.nonce) == origin.replica
+        guard isOwn else { return ("forbidden", "the origin is not this replica's") }
+        guard identity.isService || recorded.event.author == identity.user else { return ("forbidden", "the author is not the token's user") }
+        guard recorded.event.content.kind != nil else { return ("unknown_kind", "kind \(recorded.event.kindNumber)") }
+        guard recorded.seq == 0, recorded.hlc.rawValue == 0, recorded.targetSeq == nil, origin.counter > 0 else { return ("malformed", "origin") }
+        return nil
+    }
+
+    private static func refusal(_ log: LogID, _ origin: Origin, _ code: String, _ detail: String) -> Refused {
+        Refused(log: log, replica: origin.replica, counter: origin.counter, code: code, detail: detail)
+    }
+
+    func answers(_ outcomes: [AppendOutcome]) -> (accepted: [Accepted], refused: [Refused]) {
+        var accepted: [Accepted] = []
+        var refused: [Refused] = []
+        for place in places {
+            switch place {
+            case .refused(let refusal): refused.append(refusal)
+            case .submitted(let index, let log, let origin):
+                func accept(_ receipt: Receipt, isDuplicate: Bool) {
+                    accepted.append(
+                        Accepted(
+                            log: log, replica: origin.replica, counter: origin.counter, seq: receipt.seq, hlc: receipt.hlc, isDuplicate: isDuplicate))
+                }
+                switch outcomes[index] {
+                case .accepted(let receipt): accept(receipt, isDuplicate: false)
+                case .duplicate(let receipt): accept(receipt, isDuplicate: true)
+                case .refused(let refusal): refused.append(Self.refusal(log, origin, refusal.code.rawValue, String(refusal.detail.prefix(1024))))
+                case .withdrawn: break
+                }
+            }
+        }
+        return (accepted, refused)
+    }
+}

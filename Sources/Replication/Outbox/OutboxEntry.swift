@@ -1,0 +1,100 @@
+public import EventLog
+
+/// An event of this replica's own that no hub has accepted yet.
+public struct OutboxEntry: Hashable, Sendable, Identifiable {
+    public enum State: Hashable, Sendable {
+        /// Not sent yet: it can still be changed or withdrawn.
+        case pending
+        /// Sent; the answer has not come, or not arrived.
+        case sent
+        case failed(code: String, detail: String)
+    }
+
+    /// In the order made; stays the same.
+    public let id: UInt64
+    public var event: Event
+    /// The counter is 0 until it is sent.
+    public var origin: Origin
+    public var state: State = .pending
+    /// What it depends on has failed: it is sent when that is.
+    public var isWaiting = false
+
+    /// What `origin.replica` was made of.
+    var nonce: [UInt8]
+    /// In which order the events were sent; 0: not yet.
+    var sending: UInt64 = 0
+    /// Where the hub recorded it, until it comes from there.
+    var acceptedSeq: Seq?
+
+    public var isFailed: Bool { if case .failed = state { true } else { false } }
+
+    init(id: UInt64, event: Event, origin: Origin, nonce: [UInt8]) {
+        self.id = id
+        self.event = event
+        self.origin = origin
+        self.nonce = nonce
+    }
+}
+
+extension OutboxEntry {
+    /// docs/FORMAT.md, "Side store".
+    func encoded() -> [UInt8] {
+        let (envelope, body) = EventCodec.encode(recorded)
+        var out = ByteBuffer(capacity: envelope.count + body.count + 64)
+        let (kind, code, detail): (UInt8, String, String) =
+            switch state {
+            case .pending: (0, "", "")
+            case .sent: (1, "", "")
+            case .failed(let code, let detail): (2, code, detail)
+            }
+        out.put(byte: kind)
+        out.put(varint: sending)
+        out.put(nonce)
+        out.put(lengthOf: code)
+        out.put(lengthOf: detail)
+        out.put(varint: UInt64(envelope.count))
+        out.put(envelope)
+        out.put(varint: UInt64(body.count))
+        out.put(body)
+        return out.array()
+    }
+
+    init(id: UInt64, decoding bytes: UnsafeRawBufferPointer) throws {
+        var reader = ByteReader(bytes)
+        let kind = try reader.byte()
+        sending = try reader.varint()
+        nonce = Array(try reader.take(16))
+        let code = try reader.string()
+        let detail = try reader.string()
+        let envelope = Array(try reader.lengthPrefixed())
+        let body = Array(try reader.lengthPrefixed())
+        guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }
+        let recorded = try EventCodec.decode(envelope: envelope, body: body)
+        self.id = id
+        event = recorded.event
+        origin = recorded.origin
+        state = kind == 0 ? .pending : kind == 1 ? .sent : .failed(code: code, detail: detail)
+    }
+
+    /// As it goes to the hub: without what the hub decides.
+    var recorded: RecordedEvent {
+        RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil)
+    }
+
+    func pushed(isFirstSending: Bool, sessionReplica: ReplicaID) -> PushedEvent {
+        let (envelope, body) = EventCodec.encode(recorded)
+        return PushedEvent(
+            envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce)
+    }
+
+    /// The messages that it needs to be there.
+    var neededMessages: [MessageID] {
+        switch event.content {
+        case .messageSent(let message): message.replyTo.map { [$0] } ?? []
+        case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageInterrupted(let id, _), .messageEdited(let id, _), .messageDeleted(let id),
+            .reactionSet(let id, _, _), .receiptDelivered(let id), .receiptRead(let id):
+            [id]
+        default: []
+        }
+    }
+}

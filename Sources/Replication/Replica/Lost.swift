@@ -1,0 +1,21 @@
+internal import EventLog
+
+/// Events that a hub had and lost: kept aside, so that somebody can decide about them.
+enum Lost {
+    static func read(_ side: SideStore) throws -> [RecordedEvent] {
+        var events: [RecordedEvent] = []
+        try side.read { transaction in
+            try transaction.forEach(SyncTables.lost, from: []) { _, value in
+                events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+                return true
+            }
+        }
+        return events
+    }
+
+    static func put(_ events: [RecordedEvent], _ transaction: inout SideStore.Writing) throws {
+        for event in events {
+            try transaction.put(SyncTables.lost, event.log.key + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) }, event.kept)
+        }
+    }
+}

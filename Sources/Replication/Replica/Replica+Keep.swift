@@ -1,0 +1,119 @@
+internal import ConversationStore
+
+/// What came of keeping a frame of events.
+struct Kept {
+    var events = 0
+    /// What must be asked for, as it is missing before what came.
+    var wishes: [Fetch] = []
+}
+
+extension Replica {
+    /// Checks a frame of events against this replica's own logs and the heads that came with it, and keeps it: durable when it returns.
+    ///
+    /// - Throws: `ReplicaError`: `forked` if a head is not what the events lead to, `badPeer`; `EventLogError`.
+    func keep(_ frame: Frame) throws -> Kept {
+        switch frame {
+        case .segment(let segment):
+            return try keep(
+                SegmentCodec.decode(segment.run), segment.logs)
+        case .events(let frame):
+            let events = try frame.items.map { item in
+                guard let commitment = item.commitment else { return try EventCodec.decode(envelope: item.envelope, body: item.body) }
+                return try EventCodec.decode(envelope: item.envelope, commitment: commitment)
+            }
+            return try keep(events, frame.logs)
+        case .base(let base):
+            let events =
+                base.run.isEmpty
+                ? [] : try SegmentCodec.decode(base.run)
+            try state.withLock { try $0.previews.take(base, events, in: store) }
+            return Kept(events: events.count)
+        default: return Kept()
+        }
+    }
+
+    private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
+        var kept = Kept()
+        var byLog: [LogID: [RecordedEvent]] = [:]
+        var order: [LogID] = []
+        for event in events {
+            if byLog[event.log] == nil { order.append(event.log) }
+            byLog[event.log, default: []].append(event)
+        }
+        var noteOf: [LogID: LogNote] = [:]
+        for note in notes { noteOf[note.log] = note }
+        var secrets: [LogID: [UInt8]] = [:]
+        var skipped: Set<LogID> = []
+        var held: [LogID: Seq] = [:]
+        for log in order {
+            let last = try store.log.lastSeq(of: log)
+            held[log] = last
+            let came = byLog[log]!
+            for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
+                throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
+            }
+            let new = came.filter { $0.seq > last }
+            guard let first = new.first else {
+                try compare(noteOf[log]?.head, log, last)
+                skipped.insert(log)
+                continue
+            }
+            guard first.seq == last + 1 else {
+                skipped.insert(log)
+                if try !state.withLock({ try $0.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) }) {
+                    kept.wishes.append(Fetch(log: log, from: last + 1, through: 0))
+                }
+                continue
+            }
+            var secret = noteOf[log]?.secret ?? []
+            if last == 0 {
+                guard !secret.isEmpty else { throw ReplicaError(.badPeer, "the first events of \(log) came without its secret") }
+                secrets[log] = secret
+            } else {
+                secret = try store.log.secret(of: log)
+            }
+            if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
+        }
+        var taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
+        if !taken.isEmpty {
+            _ = try store.log.adoptBlocking(taken, secrets: secrets)
+            kept.events = taken.count
+        }
+        try state.withLock { state in
+            // A preview that the log has reached from below: what it holds beyond is taken too, and it goes.
+            for log in order where state.previews.has(log) {
+                let rest = try state.previews.settle(log, heldSeq: store.log.lastSeq(of: log), in: store)
+                guard try store.log.lastSeq(of: log) >= rest.first.map({ $0.seq - 1 }) ?? 0 else { continue }
+                if let first = rest.first, try store.log.lastSeq(of: log) + 1 == first.seq {
+                    _ = try store.log.adoptBlocking(rest, secrets: [:])
+                    taken += rest
+                }
+                if try state.previews.isReached(log, heldSeq: store.log.lastSeq(of: log)) { try state.previews.drop(log, in: store) }
+            }
+            let changed = try state.outbox.confirmed(taken)
+            show(state.outbox, changed)
+        }
+        return kept
+    }
+
+    /// The events must lead from what is held to the head.
+    private func check(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws {
+        guard let last = events.last, head.size == last.seq else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
+        let before = heldSeq == 0 ? CompactRange() : try heads.tree(of: log, through: heldSeq)
+        guard let before else { throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(heldSeq) cannot be made") }
+        let after = try HeadCache.extend(before, with: events, seeds: PuncturedSeeds(secret: secret))
+        guard after.root() == head.root else {
+            throw ReplicaError(
+                .forked,
+                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())")
+        }
+    }
+
+    /// What is held already must agree with a head of the same size.
+    private func compare(_ head: LogHead?, _ log: LogID, _ heldSeq: Seq) throws {
+        guard let head, head.size == heldSeq, let own = try heads.tree(of: log, through: heldSeq) else { return }
+        guard own.root() == head.root else {
+            throw ReplicaError(.forked, "the hub's head of \(log) at seq \(heldSeq) is \(head.root), the one held here is \(own.root())")
+        }
+    }
+}

@@ -1,0 +1,230 @@
+public import ConversationStore
+
+/// A user's offline copy of what a hub has for that user: reads and writes without a network, then syncs.
+///
+/// Its ``store`` is a conversation store like any other; the replica's own events stand in the outbox, shown on top of what is confirmed, until the hub has
+/// accepted them. Safe to use from any thread.
+public final class Replica: Sendable {
+    public let store: ConversationStore
+    public let user: UserID
+    let options: ReplicaOptions
+    let side: SideStore
+    let heads: HeadCache
+    /// The outbox and what belongs with it.
+    let state: Monitor<State>
+
+    struct State {
+        var outbox: Outbox
+        var previews: Previews
+        var lastHLC = HLC(rawValue: 0)
+        var cursor: Cursor?
+        var isCursorSaved = true
+    }
+
+    /// Opens a replica, or makes one where nothing is.
+    ///
+    /// - Parameter user: whose it is; needed to make one.
+    /// - Throws: `EventLogError`; `ReplicaError`: `notReplica`, `otherUser`.
+    public static func open(at path: String, user: UserID?, options: ReplicaOptions = ReplicaOptions()) throws -> Replica {
+        try Rewinding.finish(at: path, options)
+        return try Replica(path, user, options)
+    }
+
+    /// Whether a store is a replica.
+    public static func isReplica(at path: String) throws -> Bool {
+        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return false }
+        defer { side.close() }
+        return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
+    }
+
+    private init(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws {
+        self.options = options
+        var open = options.store
+        let exists = try SideStore.openIfPresent(directory: path, tables: SyncTables.names).map { side in
+            defer { side.close() }
+            return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
+        }
+        if exists != true, user == nil {
+            throw ReplicaError(.notReplica, "\(path) is no replica; `convstore sync --user NAME` makes one")
+        }
+        open.access = user == nil ? .existing : .readWrite
+        store = try ConversationStore.open(at: path, options: open)
+        do {
+            side = try SideStore(directory: path, tables: SyncTables.names)
+            let facts = try side.read { transaction in
+                (
+                    user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
+                    cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor)
+                )
+            }
+            let identity: ReplicaIdentity
+            if let name = facts.user {
+                guard let known = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce, nonce.count == 16 else {
+                    throw EventLogError(.damaged, "\(path): whose replica it is cannot be read")
+                }
+                guard user == nil || user == known else { throw ReplicaError(.otherUser, "\(path) is the replica of \(known), not of \(user!)") }
+                identity = ReplicaIdentity(user: known, nonce: nonce)
+            } else {
+                guard store.log.lastPosition == 0 else {
+                    throw ReplicaError(.notReplica, "\(path) holds a store that is no replica; name another directory")
+                }
+                identity = ReplicaIdentity(user: user!, nonce: Self.nonce(options.execution))
+                try side.write { transaction in
+                    try transaction.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8))
+                    try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
+                }
+            }
+            self.user = identity.user
+            heads = HeadCache(store: store.log)
+            let outbox = try Outbox(side, identity: identity)
+            let previews = try Previews(side)
+            let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
+            state = Monitor(State(outbox: outbox, previews: previews, cursor: cursor))
+            // What came from the hub and was not struck from the outbox before the end.
+            try state.withLock { state in
+                for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
+                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log) {
+                        _ = try state.outbox.accepted(
+                            Accepted(
+                                log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, seq: seq, hlc: entry.origin.hlc,
+                                isDuplicate: false), heldSeq: seq)
+                    }
+                }
+                try state.previews.show(in: store)
+                show(state.outbox, Set(state.outbox.entries.map(\.event.conversation)))
+            }
+        } catch {
+            try? store.close()
+            throw error
+        }
+    }
+
+    static func nonce(_ execution: Execution) -> [UInt8] {
+        var out = ByteBuffer(capacity: 16)
+        out.put(fixed64: execution.random())
+        out.put(fixed64: execution.random())
+        return out.array()
+    }
+
+    /// Ends the replica; what is in the outbox stays.
+    public func close() throws {
+        saveCursor()
+        try store.close()
+        side.close()
+    }
+
+    // Writing.
+
+    /// Takes an event of this user's into the outbox: durable, and shown, when it returns.
+    @discardableResult
+    public func append(_ event: Event) throws -> OutboxEntry { try append([event])[0] }
+
+    /// Takes events into the outbox, all of them or none.
+    ///
+    /// - Throws: `Refusal` for what this replica can tell that no hub will accept; `EventLogError`.
+    @discardableResult
+    public func append(_ events: [Event]) throws -> [OutboxEntry] {
+        try state.withLock { state in
+            for event in events { try check(event, beside: events) }
+            var made: [(event: Event, hlc: HLC)] = []
+            var hlc = max(state.lastHLC, store.log.clock)
+            for event in events {
+                hlc = hlc.next(wallMilliseconds: options.execution.now())
+                made.append((event, hlc))
+            }
+            let entries = try state.outbox.add(made)
+            state.lastHLC = hlc
+            show(state.outbox, Set(events.map(\.conversation)))
+            return entries
+        }
+    }
+
+    /// What the hub would say, as far as it can be told from here. It decides, not we: what may be is let through.
+    private func check(_ event: Event, beside others: [Event]) throws {
+        if let refusal = EventStore.checkForm(event) { throw refusal }
+        if case .conversationCreated = event.content { return }
+        let isNew = others.contains { other in
+            guard case .conversationCreated(_, _, let people) = other.content, other.conversation == event.conversation else { return false }
+            return other.author == event.author || people.contains(event.author)
+        }
+        if isNew { return }
+        let people = try store.participants(of: event.conversation)
+        guard !people.isEmpty else { throw Refusal(.unknownConversation) }
+        guard people.contains(event.author) else { throw Refusal(.notParticipant) }
+    }
+
+    // The outbox.
+
+    public var outbox: [OutboxEntry] { state.withLock { $0.outbox.entries } }
+
+    /// Sends failed events again; `nil`: all that failed.
+    @discardableResult
+    public func retry(_ ids: Set<UInt64>? = nil) throws -> Int { try change { try $0.retry(ids) } }
+
+    /// Gives events up that failed, or that were not sent yet; `nil`: all that failed.
+    @discardableResult
+    public func discard(_ ids: Set<UInt64>? = nil) throws -> Int { try change { try $0.discard(ids) } }
+
+    /// Changes the text of a message or an edit that was not sent yet, or that failed.
+    public func edit(_ id: UInt64, text: String) throws { try change { try $0.edit(id, text: text) } }
+
+    private func change<R>(_ body: (Outbox) throws -> R) throws -> R {
+        try state.withLock { state in
+            let touched = Set(state.outbox.entries.map(\.event.conversation))
+            defer { show(state.outbox, touched) }
+            return try body(state.outbox)
+        }
+    }
+
+    /// Puts the outbox on the screens of these conversations.
+    func show(_ outbox: Outbox, _ conversations: Set<ConversationID>) {
+        if conversations.isEmpty { return }
+        var pending: [ConversationID: [PendingEvent]] = [:]
+        for entry in outbox.entries where conversations.contains(entry.event.conversation) {
+            pending[entry.event.conversation, default: []].append(PendingEvent(entry))
+        }
+        for id in conversations { store.setPending(pending[id] ?? [], of: id) }
+    }
+
+    // Where it stands.
+
+    /// What is missing of each log that is not held whole.
+    public var holes: [(log: LogID, seqs: ClosedRange<Seq>)] { state.withLock { $0.previews.holes } }
+
+    /// Events that a hub had and lost, which this replica kept aside.
+    public func lostEvents() throws -> [RecordedEvent] { try Lost.read(side) }
+
+    /// What a hub did that no honest one does, as it was told when it was found.
+    public var evidence: String? {
+        get throws { try side.read { try $0.get(SyncTables.state, ReplicaState.Key.evidence) }.map { String(decoding: $0, as: UTF8.self) } }
+    }
+
+    public var cursor: Cursor? { state.withLock { $0.cursor } }
+
+    func saveCursor() {
+        let cursor = state.withLock { state -> Cursor? in
+            if state.isCursorSaved { return nil }
+            state.isCursorSaved = true
+            return state.cursor
+        }
+        guard let cursor else { return }
+        // Being behind is safe: what comes twice is skipped.
+        try? side.write { try $0.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor)) }
+    }
+}
+
+public struct ReplicaOptions: Sendable {
+    public var store = ConversationStoreOptions()
+    package var execution = Execution.tasks
+    package var limits = HubSession.Limits()
+
+    public init() {}
+}
+
+extension PendingEvent {
+    init(_ entry: OutboxEntry) {
+        var failure: Refusal?
+        if case .failed(let code, let detail) = entry.state { failure = Refusal(RefusalCode(rawValue: code) ?? .malformed, detail) }
+        self.init(event: entry.event, origin: entry.origin, failure: failure, isWaiting: entry.isWaiting)
+    }
+}

@@ -1,0 +1,237 @@
+internal import ConversationStore
+public import EventLog
+
+/// What a session of a replica tells whoever runs it.
+public enum ReplicaEvent: Sendable {
+    /// The hub has answered; `isResumed` is false if it must be told first what is held here.
+    case connected(isResumed: Bool)
+    case received(events: Int, bytes: Int)
+    case answered(accepted: Int, refused: Int)
+    /// All that concerns the user is held, and the outbox is answered as far as it can be.
+    case settled
+    case typing(Typing)
+    /// The session is over.
+    case ended(Bye)
+    /// The session is over, as this replica cannot go on: it was shown a forked history, or its own store fails.
+    case failed(any Error)
+    /// The session is over, as this replica must first set itself right: open it anew and connect again.
+    case mustReopen
+}
+
+/// A session of a replica with its hub: performs what the session's state machine says. Everything happens in its mailbox, one thing at a time.
+///
+/// `@unchecked Sendable`: what is not constant is touched by jobs of the mailbox only.
+public final class ReplicaConnection: @unchecked Sendable {
+    private let replica: Replica
+    private let send: @Sendable ([UInt8]) -> Void
+    private let close: @Sendable (Bye) -> Void
+    private let observe: @Sendable (ReplicaEvent) -> Void
+    private let mailbox: Mailbox
+    private var session: ReplicaSession
+    private var welcome: Welcome?
+    private var comparison: HeadComparison?
+    private var isCaughtUp = false
+    private var hasEnded = false
+
+    init(
+        _ replica: Replica, token: String, scope: Scope, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void,
+        observe: @escaping @Sendable (ReplicaEvent) -> Void
+    ) {
+        self.replica = replica
+        self.send = send
+        self.close = close
+        self.observe = observe
+        let execution = replica.options.execution
+        mailbox = Mailbox(execution)
+        session = ReplicaSession(at: execution.now(), seed: execution.random(), limits: replica.options.limits)
+        mailbox.post { [self] in start(token, scope) }
+    }
+
+    private var now: UInt64 { replica.options.execution.now() }
+
+    /// A whole message has come.
+    public func receive(_ message: [UInt8]) {
+        mailbox.post { [self] in perform(session.receive(message, at: now)) }
+    }
+
+    /// The transport is gone.
+    public func disconnected() {
+        mailbox.post { [self] in
+            guard !hasEnded else { return }
+            _ = session.end(Bye(.normal))
+            finish(.ended(Bye(.goingAway, "the connection was lost")))
+        }
+    }
+
+    /// About once a second.
+    public func tick() {
+        mailbox.post { [self] in
+            perform(session.tick(at: now))
+            replica.saveCursor()
+        }
+    }
+
+    /// Something new is in the outbox.
+    public func outboxChanged() {
+        mailbox.post { [self] in guarded { try push() } }
+    }
+
+    public func renew(token: String) {
+        mailbox.post { [self] in perform(session.renew(token: token)) }
+    }
+
+    public func tell(_ typing: Typing) {
+        mailbox.post { [self] in perform(session.typing(typing)) }
+    }
+
+    /// Asks for what is missing of a log below what is held of it.
+    public func fill(_ log: LogID) {
+        mailbox.post { [self] in
+            guarded { perform(session.fetch([Fetch(log: log, from: try replica.store.log.lastSeq(of: log) + 1, through: 0)])) }
+        }
+    }
+
+    public func end() {
+        mailbox.post { [self] in perform(session.end(Bye(.normal))) }
+    }
+
+    // Performing.
+
+    private func start(_ token: String, _ scope: Scope) {
+        guarded {
+            let hello = try replica.hello(token: token, scope: scope)
+            perform(session.start(hello, at: now))
+        }
+    }
+
+    private func perform(_ effects: [ReplicaSession.Effect]) {
+        for effect in effects {
+            if hasEnded { return }
+            switch effect {
+            case .send(let frame): send(frame.encoded())
+            case .welcomed(let welcome): guarded { try begin(welcome) }
+            case .keep(let frame, let bytes): guarded { try keep(frame, bytes) }
+            case .answered(let accepted, let refused): guarded { try answered(accepted, refused) }
+            case .heads(let heads): guarded { try compare(heads) }
+            case .caughtUp(let cursor):
+                replica.caughtUp(cursor)
+                isCaughtUp = true
+                tellIfSettled()
+            case .typing(let typing): observe(.typing(typing))
+            case .mayPush: guarded { try push() }
+            case .ended(let bye, _):
+                replica.saveCursor()
+                finish(.ended(bye))
+            }
+        }
+    }
+
+    private func finish(_ event: ReplicaEvent) {
+        if hasEnded { return }
+        hasEnded = true
+        observe(event)
+        switch event {
+        case .ended(let bye): close(bye)
+        default: close(Bye(.normal))
+        }
+    }
+
+    private func guarded(_ body: () throws -> Void) {
+        if hasEnded { return }
+        do {
+            try body()
+        } catch {
+            fail(error)
+        }
+    }
+
+    private func fail(_ error: any Error) {
+        var bye = Bye(.internalError, "the replica cannot go on")
+        if let error = error as? ReplicaError {
+            if error.code == .forked {
+                bye = Bye(.forked, "the history contradicts what was shown before")
+                replica.keepEvidence(error.description)
+            } else if error.code == .badPeer {
+                bye = Bye(.protocolError, "the hub sent what cannot be")
+            }
+        }
+        for case .send(let frame) in session.end(bye) { send(frame.encoded()) }
+        replica.saveCursor()
+        finish(.failed(error))
+    }
+
+    private func begin(_ welcome: Welcome) throws {
+        self.welcome = welcome
+        try replica.check(welcome)
+        observe(.connected(isResumed: !welcome.isGone))
+        guard welcome.isGone else { return }
+        let comparison = HeadComparison()
+        self.comparison = comparison
+        try replica.forEachHead(inBatchesOf: 1024) { batch, isLast in
+            perform(session.compare(HeadsFrame(heads: batch, isProbe: false, isLast: isLast)))
+        }
+    }
+
+    private func keep(_ frame: Frame, _ bytes: Int) throws {
+        let kept = try replica.keep(frame)
+        isCaughtUp = false
+        observe(.received(events: kept.events, bytes: bytes))
+        perform(session.fetch(kept.wishes))
+        perform(session.kept(bytes: bytes))
+    }
+
+    private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
+        let isReborn = try replica.answered(accepted, refused)
+        observe(.answered(accepted: accepted.count, refused: refused.count))
+        // The session's HELLO named a replica that this one is no longer.
+        if isReborn {
+            for case .send(let frame) in session.end(Bye(.normal, "a new replica id")) { send(frame.encoded()) }
+            return finish(.mustReopen)
+        }
+        try push()
+        tellIfSettled()
+    }
+
+    private func push() throws {
+        while session.mayPush {
+            let events = try replica.takePushed(bytesMax: min(session.pushBytes, 1 << 20))
+            if events.isEmpty { break }
+            perform(session.push(events))
+        }
+    }
+
+    private func tellIfSettled() {
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered { observe(.settled) }
+    }
+
+    /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.
+    private func compare(_ frame: HeadsFrame) throws {
+        var wishes: [Fetch] = []
+        var probes: [HeadsFrame.Item] = []
+        for item in frame.heads {
+            let held = try replica.store.log.lastSeq(of: item.log)
+            if !frame.isProbe {
+                // Somebody's coming: what is held may end earlier.
+                if held >= item.head.size, try replica.root(of: item.log, at: item.head.size) != item.head.root {
+                    throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
+                }
+                wishes.append(Fetch(log: item.log, from: held + 1, through: 0))
+                continue
+            }
+            guard let comparison else { continue }
+            let isEqual = item.head.size == 0 ? true : try replica.root(of: item.log, at: item.head.size) == item.head.root
+            switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: isEqual) {
+            case .probe(let size):
+                probes.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: try replica.root(of: item.log, at: size))))
+            case .rewind, .nothing: break
+            }
+        }
+        perform(session.fetch(wishes))
+        if !probes.isEmpty { perform(session.compare(HeadsFrame(heads: probes, isProbe: true))) }
+        if let comparison, !comparison.isBusy, !comparison.rewinds.isEmpty {
+            try replica.planRewind(comparison.rewinds)
+            for case .send(let frame) in session.end(Bye(.normal, "the replica sets itself right")) { send(frame.encoded()) }
+            finish(.mustReopen)
+        }
+    }
+}

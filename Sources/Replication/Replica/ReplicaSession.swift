@@ -1,0 +1,132 @@
+internal import EventLog
+
+/// The replica's end of a session as a value: frames and the time go in, what is to be done comes out. No socket, disk, clock or thread.
+package struct ReplicaSession: Sendable {
+    package enum Effect: Sendable {
+        case send(Frame)
+        case welcomed(Welcome)
+        /// SEGMENT, EVENTS or BASE: check it, keep it durably, then say ``kept(bytes:)``.
+        case keep(Frame, bytes: Int)
+        case answered(accepted: [Accepted], refused: [Refused])
+        case heads(HeadsFrame)
+        /// All that concerns the user up to here was sent before.
+        case caughtUp(Cursor)
+        case typing(Typing)
+        /// There is credit for more of the outbox.
+        case mayPush
+        /// The session is over: told by the hub, or found out here.
+        case ended(Bye, byHub: Bool)
+    }
+
+    private enum State: Sendable { case idle, awaitingWelcome, open, closed }
+
+    private var state = State.idle
+    private var heard: UInt64
+    private var asked: UInt64
+    private var pingID: UInt64
+    /// Bytes of PUSH that may be sent.
+    private var pushCredit: Int64 = 0
+    /// Bytes that were kept and not yet given back as credit.
+    private var owed: UInt64 = 0
+    private let limits: HubSession.Limits
+
+    package static let window: UInt64 = 8 << 20
+
+    package init(at now: UInt64, seed: UInt64, limits: HubSession.Limits = HubSession.Limits()) {
+        heard = now
+        asked = now
+        pingID = seed
+        self.limits = limits
+    }
+
+    package var isOpen: Bool { state == .open }
+    package var isClosed: Bool { state == .closed }
+    package var mayPush: Bool { isOpen && pushCredit > 0 }
+    package var pushBytes: Int { Int(clamping: max(pushCredit, 0)) }
+
+    package mutating func start(_ hello: Hello, at now: UInt64) -> [Effect] {
+        guard state == .idle else { return [] }
+        state = .awaitingWelcome
+        heard = now
+        return [.send(.hello(hello))]
+    }
+
+    package mutating func receive(_ bytes: [UInt8], at now: UInt64) -> [Effect] {
+        if isClosed { return [] }
+        heard = now
+        let frame: Frame
+        do {
+            frame = try Frame(decoding: bytes)
+        } catch {
+            return end(Bye(.protocolError, error.description))
+        }
+        switch (state, frame) {
+        case (_, .bye(let bye)):
+            state = .closed
+            return [.ended(bye, byHub: true)]
+        case (_, .ping(let id)): return [.send(.pong(id))]
+        case (_, .pong): return []
+        case (.awaitingWelcome, .welcome(let welcome)):
+            guard WireLimits.versions.contains(welcome.version) else { return end(Bye(.unsupportedVersion, "the hub chose version \(welcome.version)")) }
+            state = .open
+            pushCredit = Int64(clamping: welcome.credit)
+            return [.welcomed(welcome), .mayPush]
+        case (.open, .segment), (.open, .events), (.open, .base): return [.keep(frame, bytes: bytes.count)]
+        case (.open, .accepted(let answers)): return [.answered(accepted: answers, refused: [])]
+        case (.open, .refused(let answers)): return [.answered(accepted: [], refused: answers)]
+        case (.open, .caughtUp(let caughtUp)): return [.caughtUp(caughtUp.cursor)]
+        case (.open, .heads(let heads)): return [.heads(heads)]
+        case (.open, .typing(let typing)): return [.typing(typing)]
+        case (.open, .credit(let more)):
+            guard more <= 1 << 40, pushCredit < 1 << 41 else { return end(Bye(.protocolError, "no such credit")) }
+            pushCredit += Int64(more)
+            return [.mayPush]
+        default: return end(Bye(.protocolError, "\(frame.name) is not expected now"))
+        }
+    }
+
+    /// Events were kept: the hub may send as many bytes more.
+    package mutating func kept(bytes: Int) -> [Effect] {
+        guard isOpen else { return [] }
+        owed += UInt64(bytes)
+        guard owed >= Self.window / 8 else { return [] }
+        defer { owed = 0 }
+        return [.send(.credit(owed))]
+    }
+
+    package mutating func push(_ events: [PushedEvent]) -> [Effect] {
+        guard isOpen else { return [] }
+        let frame = Frame.push(events)
+        pushCredit -= Int64(frame.encoded().count)
+        return [.send(frame)]
+    }
+
+    package mutating func fetch(_ wishes: [Fetch]) -> [Effect] { isOpen && !wishes.isEmpty ? [.send(.fetch(wishes))] : [] }
+
+    package mutating func compare(_ heads: HeadsFrame) -> [Effect] { isOpen ? [.send(.heads(heads))] : [] }
+
+    package mutating func renew(token: String) -> [Effect] { isOpen ? [.send(.token(token))] : [] }
+
+    package mutating func typing(_ typing: Typing) -> [Effect] { isOpen ? [.send(.typing(typing))] : [] }
+
+    package mutating func tick(at now: UInt64) -> [Effect] {
+        switch state {
+        case .idle, .closed: return []
+        case .awaitingWelcome: return now >= heard + limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
+        case .open:
+            if now >= heard + limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard of the hub for too long")) }
+            guard now >= heard + limits.pingAfterMilliseconds, now >= asked + limits.pingAfterMilliseconds else { return [] }
+            asked = now
+            pingID &+= 1
+            return [.send(.ping(pingID))]
+        }
+    }
+
+    /// Ends the session from here.
+    package mutating func end(_ bye: Bye) -> [Effect] {
+        if isClosed { return [] }
+        let wasStarted = state != .idle
+        state = .closed
+        return (wasStarted ? [.send(.bye(bye))] : []) + [.ended(bye, byHub: false)]
+    }
+}

@@ -1,0 +1,60 @@
+internal import EventLog
+
+/// Who a replica is to its hub.
+struct ReplicaIdentity {
+    var user: UserID
+    var nonce: [UInt8]
+    var replica: ReplicaID
+
+    init(user: UserID, nonce: [UInt8]) {
+        self.user = user
+        self.nonce = nonce
+        replica = Replicas.id(user: user, nonce: nonce)
+    }
+}
+
+/// A replica's own facts in its side store.
+enum ReplicaState {
+    enum Key {
+        static let user = Array("user".utf8), nonce = Array("nonce".utf8), cursor = Array("cursor".utf8), scope = Array("scope".utf8)
+        /// The hub's store id.
+        static let hub = Array("hub".utf8)
+        /// The last checkpoint's signed note, and the key that signed the first.
+        static let checkpoint = Array("checkpoint".utf8), checkpointKey = Array("checkpoint-key".utf8)
+        /// Logs to be cut back before the store is opened again.
+        static let rewind = Array("rewind".utf8)
+        /// What a hub did that it must not: for people and for whoever judges.
+        static let evidence = Array("evidence".utf8)
+    }
+
+    static func encode(_ cursor: Cursor) -> [UInt8] {
+        var out = ByteBuffer(capacity: 64)
+        cursor.encode(into: &out)
+        return out.array()
+    }
+
+    static func cursor(_ bytes: [UInt8]) throws -> Cursor { try bytes.withUnsafeBytes { try Cursor(Fields($0)) } }
+
+    static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {
+        var out = ByteBuffer(capacity: 64)
+        for (log, seq) in rewind.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+            let key = log.key
+            out.put(varint: UInt64(key.count))
+            out.put(key)
+            out.put(varint: seq)
+        }
+        return out.array()
+    }
+
+    static func rewind(_ bytes: [UInt8]) throws -> [LogID: Seq] {
+        try bytes.withUnsafeBytes { bytes in
+            var result: [LogID: Seq] = [:]
+            var reader = ByteReader(bytes)
+            while !reader.isAtEnd {
+                guard let log = LogID(key: Array(try reader.lengthPrefixed())) else { throw CodecError(.badValue) }
+                result[log] = try reader.varint()
+            }
+            return result
+        }
+    }
+}

@@ -1,0 +1,108 @@
+internal import ConversationStore
+
+/// Sets a replica right of which a hub has lost, or never had, the newest events of some logs: the store is written anew without them, beside the old one,
+/// and takes its place. What was cut off is kept aside, and offered again where it is the user's own.
+enum Rewinding {
+    private static func aside(_ path: String) -> String { trimmed(path) + ".rewinding" }
+    private static func old(_ path: String) -> String { trimmed(path) + ".rewound" }
+
+    private static func trimmed(_ path: String) -> String {
+        var path = path
+        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+        return path
+    }
+
+    /// Does what a session planned, or what was cut off while it was done.
+    static func finish(at path: String, _ options: ReplicaOptions) throws {
+        // Between the two renamings the old one has no name: it gets it back.
+        if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
+        StoreFiles.remove(aside(path))
+        if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
+        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
+        let plan = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.rewind) }.map { try ReplicaState.rewind($0) }
+        side.close()
+        guard let plan else { return }
+        try rewrite(path, plan, options)
+        try StoreFiles.rename(trimmed(path), to: old(path))
+        try StoreFiles.rename(aside(path), to: trimmed(path))
+        StoreFiles.remove(old(path))
+    }
+
+    private static func rewrite(_ path: String, _ plan: [LogID: Seq], _ options: ReplicaOptions) throws {
+        var lost: [RecordedEvent] = []
+        let source = try EventStore.open(at: path, options: StoreOptions(access: .existing))
+        do {
+            let target = try EventStore.open(at: aside(path))
+            do {
+                var batch: [RecordedEvent] = []
+                var secrets: [LogID: [UInt8]] = [:]
+                func adopt() throws {
+                    if batch.isEmpty { return }
+                    _ = try target.adoptBlocking(batch, secrets: secrets)
+                    batch = []
+                    secrets = [:]
+                }
+                try source.replay { event in
+                    if let last = plan[event.log], event.seq > last {
+                        lost.append(event)
+                        return true
+                    }
+                    if event.seq == 1 { secrets[event.log] = try source.secret(of: event.log) }
+                    batch.append(event)
+                    if batch.count == 4096 { try adopt() }
+                    return true
+                }
+                try adopt()
+                try target.close()
+            } catch {
+                try? target.close()
+                throw error
+            }
+            try source.close()
+        } catch {
+            try? source.close()
+            throw error
+        }
+        let side = try SideStore(directory: aside(path), tables: SyncTables.names)
+        defer { side.close() }
+        try copySide(of: path, to: side)
+        try offerAgain(lost, side, options)
+    }
+
+    private static func copySide(of path: String, to target: SideStore) throws {
+        guard let source = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
+        defer { source.close() }
+        for table in SyncTables.names {
+            var records: [(key: [UInt8], value: [UInt8])] = []
+            try source.read { transaction in
+                try transaction.forEach(table) { key, value in
+                    records.append((key, value))
+                    return true
+                }
+            }
+            try target.write { transaction in for (key, value) in records { try transaction.put(table, key, value) } }
+        }
+    }
+
+    /// Own events go back into the outbox, in order, as new ones of their lanes; they keep their message ids, by which a hub knows a repeat.
+    private static func offerAgain(_ lost: [RecordedEvent], _ side: SideStore, _ options: ReplicaOptions) throws {
+        guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
+            throw EventLogError(.damaged, "whose replica it is cannot be read")
+        }
+        let nonce = Replica.nonce(options.execution)
+        try side.write { transaction in
+            try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
+            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+            try transaction.put(SyncTables.state, ReplicaState.Key.nonce, nonce)
+            var lanes: [[UInt8]] = []
+            try transaction.forEach(SyncTables.lanes, from: []) { key, _ in
+                lanes.append(key)
+                return true
+            }
+            for lane in lanes { try transaction.delete(SyncTables.lanes, lane) }
+            try Lost.put(lost.filter { $0.event.author != user }, &transaction)
+        }
+        let outbox = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: nonce))
+        try outbox.putFirst(lost.filter { $0.event.author == user && !$0.isErased })
+    }
+}

@@ -1,0 +1,78 @@
+package import EventLog
+
+/// Runs jobs one after the other, in the order in which they were posted, on whatever runs them: what they share needs no other lock.
+package final class Mailbox: Sendable {
+    private struct State {
+        var jobs: [@Sendable () -> Void] = []
+        var isRunning = false
+    }
+    private let state = Monitor(State())
+    private let execution: Execution
+
+    package init(_ execution: Execution) { self.execution = execution }
+
+    package func post(_ job: @escaping @Sendable () -> Void) {
+        let starts = state.withLock { state -> Bool in
+            state.jobs.append(job)
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        if starts { execution.run { self.drain() } }
+    }
+
+    private func drain() {
+        while true {
+            let jobs = state.withLock { state -> [@Sendable () -> Void] in
+                if state.jobs.isEmpty { state.isRunning = false }
+                defer { state.jobs = [] }
+                return state.jobs
+            }
+            if jobs.isEmpty { return }
+            for job in jobs { job() }
+        }
+    }
+
+    package var count: Int { state.withLock { $0.jobs.count } }
+}
+
+/// What runs the engines' work: Swift's tasks, or the caller itself, so that a simulation has one thread.
+public struct Execution: Sendable {
+    package var run: @Sendable (@escaping @Sendable () -> Void) -> Void
+    package var append: @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void
+    /// Milliseconds since 1970.
+    package var now: @Sendable () -> UInt64
+    /// Randomness: a seed for a session, an incarnation, a nonce's half.
+    package var random: @Sendable () -> UInt64
+
+    package init(
+        run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
+        append: @escaping @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void,
+        now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
+    ) {
+        self.run = run
+        self.append = append
+        self.now = now
+        self.random = random
+    }
+
+    public static let tasks = Execution(
+        run: { job in Task { job() } },
+        append: { store, submissions, reply in
+            Task {
+                do {
+                    reply(.success(try await store.append(submissions)))
+                } catch {
+                    reply(.failure(error))
+                }
+            }
+        },
+        now: { WallClock.milliseconds }, random: { .random(in: 1 ... .max) })
+
+    /// Everything on the calling thread.
+    package static func inline(now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64) -> Execution {
+        Execution(
+            run: { $0() },
+            append: { store, submissions, reply in reply(Result { try store.appendBlocking(submissions) }) },
+            now: now, random: random)
+    }
+}

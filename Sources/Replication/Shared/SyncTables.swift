@@ -1,0 +1,19 @@
+/// The tables of the file `sync` beside a store (docs/FORMAT.md, "Side store").
+enum SyncTables {
+    /// A replica's own facts, by name.
+    static let state = "state"
+    /// A replica's events that no hub has accepted yet, by the order in which they were made.
+    static let outbox = "outbox"
+    /// A replica's next counter in each log.
+    static let lanes = "lanes"
+    /// The head of each log as a hub showed it last.
+    static let heads = "heads"
+    /// Newest parts of logs that are not held whole, by log.
+    static let previews = "previews"
+    /// Events that a hub had and lost.
+    static let lost = "lost"
+    /// A hub's openings.
+    static let incarnations = "incarnations"
+
+    static let names = [state, outbox, lanes, heads, previews, lost, incarnations]
+}

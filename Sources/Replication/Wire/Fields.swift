@@ -1,0 +1,87 @@
+package import EventLog
+
+/// The fields of a protobuf message, found once and asked for by number. Where a field that is not repeated comes twice, the last counts.
+package struct Fields {
+    private enum Value {
+        case number(UInt64)
+        case bytes(UnsafeRawBufferPointer)
+    }
+    private var values: [(field: UInt64, value: Value)] = []
+
+    private static let countMax = 1 << 17
+
+    /// The bytes must outlive the value.
+    package init(_ bytes: UnsafeRawBufferPointer) throws {
+        var reader = ByteReader(bytes)
+        while !reader.isAtEnd {
+            // A field of two bytes costs forty here: a message made of nothing else must not cost much more than itself.
+            guard values.count < Self.countMax else { throw CodecError(.tooLarge) }
+            let tag = try reader.varint()
+            guard tag >> 3 > 0 else { throw CodecError(.badField) }
+            switch tag & 7 {
+            case 0: values.append((tag >> 3, .number(try reader.varint())))
+            case 1: values.append((tag >> 3, .number(try reader.fixed64())))
+            case 2: values.append((tag >> 3, .bytes(try reader.lengthPrefixed())))
+            case 5: values.append((tag >> 3, .number(UInt64(try reader.fixed32()))))
+            default: throw CodecError(.badField)
+            }
+        }
+    }
+
+    package func has(_ field: UInt64) -> Bool { values.contains { $0.field == field } }
+
+    package func number(_ field: UInt64) -> UInt64 {
+        for entry in values.reversed() where entry.field == field { if case .number(let value) = entry.value { return value } }
+        return 0
+    }
+
+    private func raw(_ field: UInt64) -> UnsafeRawBufferPointer {
+        for entry in values.reversed() where entry.field == field { if case .bytes(let value) = entry.value { return value } }
+        return UnsafeRawBufferPointer(start: nil, count: 0)
+    }
+
+    package func bytes(_ field: UInt64) -> [UInt8] { Array(raw(field)) }
+
+    package func all(_ field: UInt64) -> [[UInt8]] {
+        values.compactMap { entry in
+            guard entry.field == field, case .bytes(let value) = entry.value else { return nil }
+            return Array(value)
+        }
+    }
+
+    package func text(_ field: UInt64) throws -> String { try EventLog.text(of: raw(field)) }
+
+    package func user(_ field: UInt64) throws -> UserID {
+        guard let user = UserID(try text(field)) else { throw CodecError(.badValue) }
+        return user
+    }
+
+    package func identifier<Tag>(_ field: UInt64) throws -> Identifier<Tag> {
+        guard let id = Identifier<Tag>(bytes: raw(field)) else { throw CodecError(.badValue) }
+        return id
+    }
+
+    package func hash(_ field: UInt64) throws -> Hash256 {
+        guard let hash = Hash256(bytes: bytes(field)) else { throw CodecError(.badValue) }
+        return hash
+    }
+
+    package func message(_ field: UInt64) throws -> Fields { try Fields(raw(field)) }
+
+    package func messages<T>(_ field: UInt64, _ make: (Fields) throws -> T) throws -> [T] {
+        var result: [T] = []
+        for entry in values where entry.field == field {
+            guard case .bytes(let value) = entry.value else { throw CodecError(.badField) }
+            result.append(try make(Fields(value)))
+        }
+        return result
+    }
+
+    /// A log is a conversation's 16 bytes in field 1, or a user's name in field 2.
+    package func log() throws -> LogID { has(1) ? .conversation(try identifier(1)) : .user(try user(2)) }
+
+    package func head(_ field: UInt64) throws -> LogHead {
+        let fields = try message(field)
+        return LogHead(size: fields.number(1), root: try fields.hash(2))
+    }
+}

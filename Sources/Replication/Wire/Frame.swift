@@ -1,0 +1,237 @@
+public import EventLog
+
+/// One message between a replica and a hub (docs/PROTOCOL.md, "Frames").
+package enum Frame: Hashable, Sendable {
+    case hello(Hello)
+    case welcome(Welcome)
+    case push([PushedEvent])
+    case accepted([Accepted])
+    case refused([Refused])
+    case segment(SegmentFrame)
+    case events(EventsFrame)
+    case fetch([Fetch])
+    case caughtUp(CaughtUp)
+    case credit(UInt64)
+    case typing(Typing)
+    case ping(UInt64)
+    case pong(UInt64)
+    case bye(Bye)
+    case token(String)
+    case heads(HeadsFrame)
+    case base(BaseFrame)
+}
+
+/// Where a replica stands in a hub's order of commits: it has seen all that concerns its user up to `position`.
+public struct Cursor: Hashable, Sendable {
+    public var store: StoreID
+    /// The hub's opening in which the position was given: a hub that was restored has another.
+    public var incarnation: UInt64
+    public var position: Position
+
+    public init(store: StoreID, incarnation: UInt64, position: Position) {
+        self.store = store
+        self.incarnation = incarnation
+        self.position = position
+    }
+}
+
+/// What a replica wants of a hub.
+public enum Scope: Hashable, Sendable {
+    /// All conversations of the user, and the user's own log.
+    case mine
+    case conversations([ConversationID])
+    /// The so many conversations with the newest messages, with their last so many messages each.
+    case newest(conversations: UInt64, messages: UInt64)
+    /// Everything that the hub has; service accounts only.
+    case everything
+}
+
+package struct Hello: Hashable, Sendable {
+    package var versions: ClosedRange<UInt32>
+    package var replica: ReplicaID
+    /// What `replica` was made of, with the user's name: nobody else can write in this replica's lanes.
+    package var nonce: [UInt8]
+    package var user: UserID
+    package var token: String
+    package var cursor: Cursor?
+    package var scope: Scope
+    /// Bytes of SEGMENT, EVENTS and BASE that the hub may send before it is given more.
+    package var credit: UInt64
+    package var pushed: [PushedEvent]
+    /// The size of the heads log that the last checkpoint signed which this replica has seen; 0: none.
+    package var checkpointSize: UInt64
+    /// Asks for the lobby and the newest pages before anything else.
+    package var wantsFirstScreen: Bool
+}
+
+package struct Welcome: Hashable, Sendable {
+    package var version: UInt32
+    package var connection: UInt64
+    package var store: StoreID
+    package var incarnation: UInt64
+    /// Milliseconds since 1970.
+    package var time: UInt64
+    /// Bytes of PUSH that the replica may send before it is given more.
+    package var credit: UInt64
+    /// The hub does not know the replica's cursor: the replica sends its heads.
+    package var isGone: Bool
+    /// The hub's newest signed checkpoint, as a C2SP signed note; empty: it has made none.
+    package var checkpoint: String
+    /// That the heads log only grew since the replica's checkpoint (RFC 9162, 2.1.4).
+    package var consistency: [Hash256]
+    /// The key that signed it, as C2SP writes it; a replica keeps the first.
+    package var checkpointKey = ""
+}
+
+/// An event on its way to the hub, without what the hub decides.
+package struct PushedEvent: Hashable, Sendable {
+    package var envelope: [UInt8]
+    package var body: [UInt8]
+    /// It was never sent before: a counter that the hub knows is then another event's.
+    package var isFirstSending: Bool
+    /// The nonce of its replica, where that is not the session's.
+    package var nonce: [UInt8] = []
+}
+
+package struct Accepted: Hashable, Sendable {
+    package var log: LogID
+    package var replica: ReplicaID
+    package var counter: UInt64
+    package var seq: Seq
+    package var hlc: HLC
+    package var isDuplicate: Bool
+}
+
+package struct Refused: Hashable, Sendable {
+    package var log: LogID
+    package var replica: ReplicaID
+    package var counter: UInt64
+    package var code: String
+    package var detail: String
+}
+
+/// What is said of a log beside its events.
+package struct LogNote: Hashable, Sendable {
+    package var log: LogID
+    /// The log's seeds, where its first event is sent; else empty.
+    package var secret: [UInt8] = []
+    /// The head behind the last event of this frame, where the hub has it at hand.
+    package var head: LogHead?
+}
+
+package struct LogHead: Hashable, Sendable {
+    package var size: UInt64
+    package var root: Hash256
+}
+
+/// Events as a run (docs/FORMAT.md): as the archive holds it, or encoded for this peer.
+package struct SegmentFrame: Hashable, Sendable {
+    package var run: [UInt8]
+    package var logs: [LogNote]
+}
+
+/// A few events as they are.
+package struct EventsFrame: Hashable, Sendable {
+    package struct Item: Hashable, Sendable {
+        package var envelope: [UInt8]
+        package var body: [UInt8]
+        /// In the place of a body that was erased.
+        package var commitment: Hash256?
+    }
+    package var items: [Item]
+    package var logs: [LogNote]
+}
+
+/// A wish for a log's events from a seq on.
+package struct Fetch: Hashable, Sendable {
+    package var log: LogID
+    package var from: Seq
+    /// 0: to the end.
+    package var through: Seq
+}
+
+package struct CaughtUp: Hashable, Sendable {
+    package var cursor: Cursor
+}
+
+public struct Typing: Hashable, Sendable {
+    public var conversation: ConversationID
+    public var user: UserID
+    public var isTyping: Bool
+
+    public init(conversation: ConversationID, user: UserID, isTyping: Bool) {
+        self.conversation = conversation
+        self.user = user
+        self.isTyping = isTyping
+    }
+}
+
+/// Heads of logs: a replica's, when its cursor is gone; or a hub's, of logs that the replica should compare.
+package struct HeadsFrame: Hashable, Sendable {
+    package struct Item: Hashable, Sendable {
+        package var log: LogID
+        package var head: LogHead
+    }
+    package var heads: [Item]
+    /// Only to compare: asks for the other's head at that size, or answers it.
+    package var isProbe: Bool
+    /// The replica has named all logs that it holds.
+    package var isLast = false
+}
+
+/// The newest part of a log that is not sent whole yet: the reducers' state before it, the tree before it, and its events.
+package struct BaseFrame: Hashable, Sendable {
+    package var log: LogID
+    /// The reducers' state at `seq`; empty: `seq` is 0.
+    package var base: [UInt8]
+    package var seq: Seq
+    /// The compact range over the events up to `seq`.
+    package var range: [UInt8]
+    package var secret: [UInt8]
+    package var head: LogHead
+    /// The events behind `seq`, as a run; empty: none.
+    package var run: [UInt8]
+}
+
+/// The end of a session: why, and when to come again.
+public struct Bye: Hashable, Sendable {
+    public enum Code: UInt32, Sendable, CaseIterable {
+        case normal = 1
+        case goingAway = 2
+        case protocolError = 3
+        case unsupportedVersion = 4
+        case unauthenticated = 5
+        case tokenExpired = 6
+        case forbidden = 7
+        case overloaded = 8
+        case timeout = 9
+        case internalError = 10
+        /// The peer's history contradicts what was proven before.
+        case forked = 11
+        case storeFull = 12
+    }
+    public var code: Code
+    public var reason: String
+    public var retryAfterMilliseconds: UInt64
+
+    public init(_ code: Code, _ reason: String = "", retryAfterMilliseconds: UInt64 = 0) {
+        self.code = code
+        self.reason = reason
+        self.retryAfterMilliseconds = retryAfterMilliseconds
+    }
+}
+
+/// The protocol's numbers.
+public enum WireLimits {
+    public static let versions: ClosedRange<UInt32> = 1...1
+    public static let subprotocol = "convstore.sync.v1"
+    /// Bytes of one message: the largest event, and some.
+    public static let messageBytesMax = 8 << 20
+    /// Bytes of events that a HELLO may carry.
+    package static let helloPushBytesMax = 256 << 10
+    /// The least credit that a peer may give: one largest event must fit.
+    package static let creditMin: UInt64 = 5 << 20
+    package static let tokenBytesMax = 16 << 10
+    /// Events of one PUSH.
+    package static let pushEventsMax = 4096
+}

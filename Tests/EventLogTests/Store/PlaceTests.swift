@@ -1,0 +1,72 @@
+import EventLog
+import Testing
+
+@Suite("Places of logs") struct PlaceTests {
+    let directory = TemporaryDirectory()
+
+    /// What the whole order of commits says of each log.
+    private func expected(_ store: EventStore) throws -> [LogID: [Position]] {
+        Dictionary(grouping: try store.all(), by: \.log).mapValues { $0.map(\.position) }
+    }
+
+    private func check(_ store: EventStore) throws {
+        let expected = try expected(store)
+        var found: [LogID: LogPlace] = [:]
+        try store.forEachLogPlace { found[$0.log] = $0 }
+        #expect(Set(found.keys) == Set(expected.keys))
+        for (log, positions) in expected {
+            #expect(found[log]?.lastPosition == positions.last)
+            #expect(found[log]?.lastSeq == Seq(positions.count))
+        }
+        let end = store.lastPosition
+        for (log, positions) in expected {
+            for position in Set([0, end, end + 9] + positions.flatMap { [$0 - 1, $0, $0 + 1] }) {
+                let seq = positions.firstIndex { $0 > position }.map { Seq($0) + 1 }
+                #expect(try store.firstSeq(of: log, after: position) == seq, "\(log) after \(position)")
+            }
+        }
+        #expect(try store.firstSeq(of: .conversation(conversation(99)), after: 0) == nil)
+    }
+
+    @Test("A log's last position, and its first seq after a position, are those of the commit order: in journal, archive and both, after reopening too")
+    func places() throws {
+        let store = try EventStore.open(at: directory.store, options: StoreOptions(journalBytesMax: 256 << 10))
+        for number in 1...7 as ClosedRange<UInt64> { _ = try store.appendBlocking([created(number)]) }
+        try check(store)
+        for round in 0..<4 as Range<UInt64> {
+            for id in 1...40 as ClosedRange<UInt64> {
+                let number = id * id % 7 + 1
+                _ = try store.appendBlocking([sent(round * 100 + id, in: number, "words"), sent(round * 100 + 50 + id, in: 1, "more")])
+            }
+            // A log that ends in an older run.
+            if round == 1 { _ = try store.appendBlocking([created(20 + round)]) }
+            let preference = Event(conversation: conversation(1), author: user("bob"), content: .preferenceSet(key: "pinned", value: "\(round)"))
+            _ = try store.appendBlocking([Submission(preference)])
+            try check(store)
+            if round < 3 { try store.flush() }
+            try check(store)
+        }
+        let reader = try EventStore.open(at: directory.store, options: StoreOptions(access: .readOnly))
+        try check(reader)
+        try reader.close()
+        try store.close()
+        let again = try EventStore.open(at: directory.store)
+        try check(again)
+        try again.close()
+    }
+
+    @Test("People come with when they joined and left")
+    func people() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1, by: "ann", with: ["bob"])])
+        func event(_ content: Event.Content) -> Submission { Submission(Event(conversation: conversation(1), author: user("ann"), content: content)) }
+        _ = try store.appendBlocking([event(.participantLeft(user("bob"))), event(.participantJoined(user("cem")))])
+        for _ in 0..<2 {
+            var people: [String] = []
+            try store.forEachLogPlace { place in people = place.people.map { "\($0.user) \($0.joinedSeq) \($0.leftSeq)" } }
+            #expect(people == ["ann 1 0", "bob 0 2", "cem 3 0"])
+            try store.flush()
+        }
+        try store.close()
+    }
+}
