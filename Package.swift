@@ -51,7 +51,9 @@ let package = Package(
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
-        .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
+        .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
+        .executableTarget(
+            name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")], swiftSettings: strict),
         .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),

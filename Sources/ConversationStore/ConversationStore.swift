@@ -56,15 +56,10 @@ public final class ConversationStore: Sendable {
         guard Set(folds.map(\.name)).count == folds.count else {
             throw EventLogError(.invalidArgument, "two projections have the same name: \(folds.map(\.name).sorted().joined(separator: ", "))")
         }
-        var log = StoreOptions(
-            access: options.access, durability: options.durability, journalBytesMax: options.journalBytesMax, queueDepthMax: options.queueDepthMax,
-            mapBytesMax: options.mapBytesMax)
+        var log = options.log
         log.folds = folds
         log.foldProgress = options.rebuildProgress
         log.observer = { changes.committed($0) }
-        log.runsInline = options.runsInline
-        log.wallClock = options.wallClock
-        log.uptime = options.uptime
         self.options = options
         self.conversations = conversations
         self.custom = custom
@@ -288,5 +283,17 @@ public struct ConversationStoreOptions: Sendable {
         self.endAbandonedStreamsAfter = endAbandonedStreamsAfter
         self.projections = projections
         self.rebuildProgress = rebuildProgress
+    }
+}
+
+extension ConversationStoreOptions {
+    /// Those of the log, without its folds.
+    package var log: StoreOptions {
+        var log = StoreOptions(
+            access: access, durability: durability, journalBytesMax: journalBytesMax, queueDepthMax: queueDepthMax, mapBytesMax: mapBytesMax)
+        log.runsInline = runsInline
+        log.wallClock = wallClock
+        log.uptime = uptime
+        return log
     }
 }

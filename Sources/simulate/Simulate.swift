@@ -1,4 +1,5 @@
 import ArgumentParser
+import EventLog
 import Foundation
 import StoreTesting
 
@@ -11,9 +12,8 @@ import StoreTesting
     @Option(help: "The first of them.") var first: UInt64 = 1
     @Option(help: "What happens in each world before it is healed.") var operations = 200
     @Option(help: "Processes at once.") var jobs = 2
-    @Option(help: "Plants a bug: a run that then finds nothing fails. `list` names them; `all` tries each.") var planted: String?
+    @Option(help: "Plants a bug: a run that then finds nothing fails. `all`: one after the other.") var planted: String?
     @Flag(help: "Tells what happens.") var verbose = false
-    @Flag(help: .hidden) var isChild = false
 
     func run() throws {
         // Dictionaries are walked in the same order each time only if hashing is not seeded anew by each process.
@@ -22,6 +22,10 @@ import StoreTesting
     }
 
     private func runHere() throws {
+        let bug = try planted.map { name in
+            guard let bug = PlantedBug(rawValue: name) else { throw ValidationError("no bug is named \(name)") }
+            return bug
+        }
         for seed in first..<first + UInt64(seeds) {
             // Whoever reads knows which seed it was if this process ends here.
             print("BEGIN \(seed)")
@@ -29,6 +33,7 @@ import StoreTesting
             var options = SimulationOptions(seed: seed)
             options.operations = operations
             options.isVerbose = verbose
+            options.planted = bug
             guard let failure = Simulation(options).run() else { continue }
             print("FAILED \(seed) \(failure)")
             fflush(stdout)

@@ -18,6 +18,12 @@ package final class MemoryDirectory: Sendable {
 
     deinit { Self.remove(path) }
 
+    /// Makes a directory in it.
+    package func make(_ name: String) -> String {
+        mkdir(path + "/" + name, 0o700)
+        return path + "/" + name
+    }
+
     /// Copies the plain files of a directory into another, which must not be there. Locks stay behind: nobody holds the copy.
     package static func copy(_ from: String, to: String) {
         mkdir(to, 0o700)

@@ -44,7 +44,7 @@ final class DeviceNode: @unchecked Sendable {
         self.clock = clock
         world = simulation.world
         name = "device \(number) of \(user)"
-        directory = simulation.root.path + "/device-\(number)"
+        directory = simulation.root.make("device-\(number)")
         disk = SimulatedDisk(directory)
     }
 

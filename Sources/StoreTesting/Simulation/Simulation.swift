@@ -30,7 +30,7 @@ package final class Simulation: @unchecked Sendable {
         journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 8 << 20)])
         let count = 2 + world.random.below(4)
         users = (0..<count).map { UserID(["ann", "bob", "cleo", "dan", "eve"][$0])! }
-        hub = HubNode(self, directory: root.path + "/hub", clock: clock())
+        hub = HubNode(self, directory: root.make("hub"), clock: clock())
         // Every user has a device, some have two.
         let deviceCount = max(count, 2 + world.random.below(7))
         devices = (0..<deviceCount).map { DeviceNode(self, number: $0, user: users[$0 % count], clock: clock()) }
@@ -67,7 +67,9 @@ package final class Simulation: @unchecked Sendable {
     }
 
     /// Runs it all; returns what was found, `nil` if nothing.
-    package func run() -> SimulationFailure? {
+    package func run() -> SimulationFailure? { PlantedBug.$current.withValue(options.planted) { runWorld() } }
+
+    private func runWorld() -> SimulationFailure? {
         defer {
             hub.disk.remove()
             for device in devices { device.disk.remove() }
