@@ -45,7 +45,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "convstore",
-            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "Replication", .product(name: "ArgumentParser", package: "swift-argument-parser")],
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),

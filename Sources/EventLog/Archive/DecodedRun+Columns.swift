@@ -80,7 +80,8 @@ extension DecodedRun {
             var restOffset = 0
             var targetIDs = RunTargets()
             var recent: [UInt32] = []
-            var lanes: [(replica: UInt32, next: UInt64)] = []
+            // By the replica's number: the slice that it wrote in last, and its next counter there.
+            var lanes = ContiguousArray<(slice: Int, next: UInt64)>(repeating: (-1, 1), count: replicas.count)
             for (sliceNumber, head) in heads.enumerated() {
                 let firstSeq = try directory.varint()
                 let count = try directory.varint()
@@ -96,8 +97,6 @@ extension DecodedRun {
                 slices.append(Slice(log: log, firstSeq: firstSeq, range: events.count..<events.count + Int(count)))
                 recent.removeAll(keepingCapacity: true)
                 var replica: UInt32 = .max
-                lanes.removeAll(keepingCapacity: true)
-                var lane = -1
                 var time: UInt64 = 0
                 var lastTarget: Seq = 0
                 targetIDs.begin(first: firstSeq, count: Int(count))
@@ -125,18 +124,12 @@ extension DecodedRun {
                         let number = try replicaColumn.varint()
                         guard number < UInt64(replicas.count) else { throw CodecError(.badValue) }
                         replica = UInt32(number)
-                        if let known = lanes.firstIndex(where: { $0.replica == replica }) {
-                            lane = known
-                        } else {
-                            lane = lanes.count
-                            lanes.append((replica, 1))
-                        }
                     }
-                    guard lane >= 0 else { throw CodecError(.badValue) }
+                    guard replica != .max else { throw CodecError(.badValue) }
                     item.replica = replica
-                    item.counter = lanes[lane].next
+                    item.counter = lanes[Int(replica)].slice == sliceNumber ? lanes[Int(replica)].next : 1
                     if flag & RunEncoder.Flag.counter != 0 { item.counter &+= try counters.varint() }
-                    lanes[lane].next = item.counter &+ 1
+                    lanes[Int(replica)] = (sliceNumber, item.counter &+ 1)
                     let step = try times.varint()
                     if step == 0 {
                         item.isHubTime = true

@@ -59,23 +59,42 @@ extension DecodedRun {
 
     /// The ids of a slice's own messages, without decompressing anything.
     static func messageIDs(_ bytes: UnsafeRawBufferPointer, at position: Position, slice wanted: Int) throws -> [MessageID] {
+        let (counts, list) = try messageList(bytes, at: position)
+        guard wanted < counts.count else { return [] }
+        var reader = list
+        _ = try reader.take(counts[..<wanted].reduce(0, +) * 16)
+        return try messageIDs(&reader, counts[wanted])
+    }
+
+    /// The ids of each slice's own messages.
+    static func messageIDs(_ bytes: UnsafeRawBufferPointer, at position: Position) throws -> [[MessageID]] {
+        var (counts, list) = try messageList(bytes, at: position)
+        return try counts.map { try messageIDs(&list, $0) }
+    }
+
+    private static func messageIDs(_ reader: inout ByteReader, _ count: Int) throws -> [MessageID] {
+        guard count <= reader.remaining / 16 else { throw CodecError(.truncated) }
+        var result: [MessageID] = []
+        result.reserveCapacity(count)
+        for _ in 0..<count { result.append(try reader.identifier()) }
+        return result
+    }
+
+    /// How many messages each slice sent, and where their ids lie one after the other.
+    private static func messageList(_ bytes: UnsafeRawBufferPointer, at position: Position) throws -> ([Int], ByteReader) {
         let header = try Header(bytes, at: position)
         var reader = ByteReader(try header.ids(in: bytes, at: position))
         for _ in 0..<3 { _ = try reader.varint() }
-        var before = 0
-        var mine = 0
+        var counts: [Int] = []
+        counts.reserveCapacity(min(header.slices, reader.remaining))
         var conversations = 0
-        for slice in 0..<header.slices {
+        for _ in 0..<header.slices {
             let entry = try reader.varint()
             if entry & 1 == 0 { conversations += 1 }
             guard entry >> 1 <= UInt64(header.events) else { throw CodecError(.badValue) }
-            if slice < wanted { before += Int(clamping: entry >> 1) } else if slice == wanted { mine = Int(clamping: entry >> 1) }
+            counts.append(Int(entry >> 1))
         }
-        guard before < 1 << 30, mine < 1 << 30 else { throw CodecError(.badValue) }
-        _ = try reader.take((conversations + before) * 16)
-        var result: [MessageID] = []
-        result.reserveCapacity(mine)
-        for _ in 0..<mine { result.append(try reader.identifier()) }
-        return result
+        _ = try reader.take(conversations * 16)
+        return (counts, reader)
     }
 }

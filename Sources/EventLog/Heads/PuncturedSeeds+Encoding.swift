@@ -41,6 +41,11 @@ extension PuncturedSeeds {
         guard isCanonical else { return nil }
     }
 
+    /// What a log's secret says (``EventStore/secret(of:)``): a root, or a set of seeds; `nil` for other bytes.
+    package init?(secret: [UInt8]) {
+        if secret.count == Hash256.byteCount, let root = Hash256(bytes: secret) { self.init(root: root) } else { self.init(encoded: secret) }
+    }
+
     /// Ordered, disjoint, below the spine, and no two halves of what would be one whole subtree.
     var isCanonical: Bool {
         var previous: Subtree?

@@ -38,8 +38,9 @@ extension EventStore {
         try checkWritable()
         var seeds: [LogID: PuncturedSeeds] = [:]
         for (log, secret) in secrets {
-            let parsed = secret.count == Hash256.byteCount ? Hash256(bytes: secret).map { PuncturedSeeds(root: $0) } : PuncturedSeeds(encoded: secret)
-            guard let parsed else { throw EventLogError(.invalidArgument, "log \(log): its secret has \(secret.count) bytes and cannot be read") }
+            guard let parsed = PuncturedSeeds(secret: secret) else {
+                throw EventLogError(.invalidArgument, "log \(log): its secret has \(secret.count) bytes and cannot be read")
+            }
             seeds[log] = parsed
         }
         return try run(.adoption(events, secrets: seeds))

@@ -17,7 +17,7 @@ extension EventStore {
     }
 
     /// The number and salts of a log that this store knows.
-    private func seeds(of log: LogID) throws -> PuncturedSeeds {
+    func seeds(of log: LogID) throws -> PuncturedSeeds {
         guard let number = try writer.withLock({ try $0.state(of: log)?.row.number }) else {
             throw EventLogError(.noSuchLog, "\(path): there is no log \(log)")
         }
@@ -32,42 +32,54 @@ extension EventStore {
 
     /// The leaf hashes of a log's events, with their canonical parts, ascending.
     private func forEachLeaf(of log: LogID, from first: Seq, _ body: (Hash256, LeafParts) throws -> Void) throws {
-        try checkOpen()
-        let snapshot = tail.snapshot
-        let row = try archive.environment.read { [archive] in try archive.row(log, $0) } ?? LogRow(id: log, number: 0)
-        let positions = writer.withLock { writer -> (Seq, [Position]) in
-            guard let state = try? writer.state(of: log) else { return (.max, []) }
-            return (state.tailFirstSeq, state.tail.filter { $0 <= snapshot.visible })
-        }
-        let last = max(row.archivedSeq, positions.1.isEmpty ? 0 : positions.0 + Seq(positions.1.count) - 1)
-        guard first <= last else { return }
-        var cursor = try seeds(of: log).cursor()
-        var envelope = ByteBuffer()
-        var bodyBytes = ByteBuffer()
-        try withReader { reader in
-            for seq in first...last {
-                envelope.removeAll()
-                bodyBytes.removeAll()
-                var commitment: Hash256?
-                if let (run, place) = try reader.place(of: seq, in: row) {
-                    run.envelope(at: place).encode(into: &envelope)
-                    commitment = run.commitments[place]
-                    if commitment == nil { try run.body(at: place).encode(into: &bodyBytes) }
-                } else if seq >= positions.0, let (frame, index) = snapshot.frame(of: positions.1[Int(seq - positions.0)]) {
-                    envelope.put(frame.envelopeBytes(index))
-                    commitment = frame.commitment(index)
-                    bodyBytes.put(frame.bodyBytes(index))
-                } else {
-                    throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
-                }
-                let salt = cursor.leaf(at: seq - 1)
-                guard let hash = commitment ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: bodyBytes.bytes) }) else {
-                    throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing")
-                }
-                let parts = LeafParts(
-                    seq: seq, envelope: { envelope.array() }, body: { bodyBytes.array() }, salt: commitment == nil ? salt : nil, commitment: hash)
-                try body(Merkle.eventLeaf(envelope: envelope.bytes, commitment: hash), parts)
+        var cursor: SeedTree.Cursor?
+        try forEachCanonical(of: log, from: first) { seq, envelope, bytes, erased in
+            if cursor == nil { cursor = try seeds(of: log).cursor() }
+            let salt = cursor!.leaf(at: seq - 1)
+            guard let commitment = erased ?? salt.map({ Merkle.bodyCommitment(salt: $0, body: bytes) }) else {
+                throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing")
             }
+            let parts = LeafParts(
+                seq: seq, envelope: { Array(envelope) }, body: { Array(bytes) }, salt: erased == nil ? salt : nil, commitment: commitment)
+            try body(Merkle.eventLeaf(envelope: envelope, commitment: commitment), parts)
+        }
+    }
+
+    /// Lends the canonical bytes of a log's visible events, ascending: envelope and body, or the commitment to a body that was erased.
+    func forEachCanonical(
+        of log: LogID, from first: Seq, through last: Seq = .max,
+        _ body: (Seq, _ envelope: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer, _ erased: Hash256?) throws -> Void
+    ) throws {
+        try checkOpen()
+        // The tail first: what a flush moves meanwhile is then seen in both places.
+        let (snapshot, tailFirst, positions) = try tailPlaces(of: log)
+        var seq = first
+        if positions.isEmpty || first < tailFirst {
+            guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (positions.isEmpty ? nil : LogRow(id: log, number: 0))
+            else { return }
+            var envelope = ByteBuffer()
+            var bytes = ByteBuffer()
+            try withReader { reader in
+                while seq <= min(last, row.archivedSeq) {
+                    guard let (run, place) = try reader.place(of: seq, in: row) else {
+                        throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
+                    }
+                    envelope.removeAll()
+                    bytes.removeAll()
+                    run.envelope(at: place).encode(into: &envelope)
+                    let erased = run.commitments[place]
+                    if erased == nil { try run.body(at: place).encode(into: &bytes) }
+                    try body(seq, envelope.bytes, bytes.bytes, erased)
+                    seq += 1
+                }
+            }
+        }
+        while seq <= last, !positions.isEmpty, seq < tailFirst + Seq(positions.count) {
+            guard seq >= tailFirst, let (frame, index) = snapshot.frame(of: positions[Int(seq - tailFirst)]) else {
+                throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
+            }
+            try withExtendedLifetime(frame) { try body(seq, frame.envelopeBytes(index), frame.bodyBytes(index), frame.commitment(index)) }
+            seq += 1
         }
     }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConversationStore
+import Replication
 
 /// What every command takes that appends an event: the store, who does it, and how to answer.
 struct Actor: ParsableArguments {
@@ -17,6 +18,12 @@ struct Actor: ParsableArguments {
     /// - Parameter verb: what was done, for people.
     func append(to conversation: String, _ verb: String, _ content: (ConversationStore, ConversationID) throws -> Event.Content) throws {
         let author = try author
+        if try Replica.isReplica(at: store.path) {
+            return try store.replica { replica in
+                let id = try LogName(text: conversation).conversation(in: replica)
+                try Queued(Event(conversation: id, author: author, content: content(replica.store, id)), in: replica).print(verb, asJSON: json)
+            }
+        }
         let done = try store.write { store in
             let id = try LogName(text: conversation).conversation(in: store.log)
             return try Appended(Event(conversation: id, author: author, content: content(store, id)), to: store)
@@ -68,7 +75,7 @@ struct Appended {
 
 extension Event.Content {
     /// The message that it is about.
-    fileprivate var message: MessageID? {
+    var message: MessageID? {
         switch self {
         case .messageSent(let message): message.id
         case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageInterrupted(let id, _), .messageEdited(let id, _), .messageDeleted(let id),

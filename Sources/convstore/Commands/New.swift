@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConversationStore
+import Replication
 
 struct New: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -35,6 +36,13 @@ struct New: ParsableCommand {
         guard let id = id.map({ ConversationID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
         let content = Event.Content.conversationCreated(
             kind: kind?.value ?? (people.count <= 2 ? .direct : .group), title: title, participants: people)
+        if try Replica.isReplica(at: actor.store.path) {
+            return try actor.store.replica { replica in
+                let done = try Queued(Event(conversation: id, author: author, content: content), in: replica)
+                if actor.json { return try done.print("created", asJSON: true) }
+                try StandardOutput.shared.writeLine(id.description)
+            }
+        }
         let done = try actor.store.with(ConversationStoreOptions()) { try Appended(Event(conversation: id, author: author, content: content), to: $0) }
         if actor.json { return try done.print("created", asJSON: true) }
         try StandardOutput.shared.writeLine(id.description)

@@ -25,6 +25,7 @@ struct Record: ParsableCommand {
     func run() throws {
         let author = try actor.author
         guard let id = id.map({ MessageID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
+        try actor.store.refuseReplica("a stream is recorded where the hub is")
         Signals.watch()
         try actor.store.write { store in
             let conversation = try LogName(text: conversation).conversation(in: store.log)

@@ -25,6 +25,8 @@ extension RefusalCode {
         case .messageDeleted: "the message was deleted"
         case .notAuthor: "only its author may do that"
         case .originConflict: "its origin made another event before"
+        case .forbidden: "nobody else may write for its author"
+        case .unknownKind: "the hub does not know this kind of event yet"
         }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import EventLog
 import Interchange
+import Replication
 
 /// Why a command ends without success: an exit code of sysexits(3), and what, where, and what to do.
 struct Failure: Error {
@@ -30,6 +31,7 @@ struct Failure: Error {
         case let error as EventLogError: self.init(Code(error.code), error.message)
         case let refusal as Refusal: self.init(refusal)
         case let error as InputError: self.init(Code(error.code), error.message)
+        case let error as ReplicaError: self.init(error.code == .forked || error.code == .badPeer ? .data : .usage, error.description)
         case let error as ProofError: self.init(.data, error.description)
         case let error where String(reflecting: type(of: error)).hasPrefix("ArgumentParser."): return nil
         case let error: self.init(.inputOutput, String(describing: error))

@@ -1,6 +1,7 @@
 import ArgumentParser
 import ConversationStore
 import Glibc
+import Replication
 
 /// `--store`, and the ways to open it.
 struct StoreOption: ParsableArguments {
@@ -63,7 +64,21 @@ struct StoreOption: ParsableArguments {
         defer { progress.clear() }
         var options = options
         options.rebuildProgress = { progress.update($0, $1) }
-        return try ConversationStore.open(at: path, options: options)
+        let store = try ConversationStore.open(at: path, options: options)
+        // On a replica what is on its way to the hub is shown too.
+        if case .readOnly = options.access { try Replica.showOutbox(in: store) }
+        return store
+    }
+
+    /// Opens a replica that is there.
+    func replica<Result>(_ body: (Replica) throws -> Result) throws -> Result {
+        let replica = try Replica.open(at: path, user: nil)
+        return try closing(replica, replica.close, body)
+    }
+
+    /// Throws 69 if the store is a replica, whose log only its hub writes.
+    func refuseReplica(_ instead: String) throws {
+        if try Replica.isReplica(at: path) { throw Failure(.unavailable, "\(path) is a replica, whose events come from its hub; \(instead)") }
     }
 
     private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {

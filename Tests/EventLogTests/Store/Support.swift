@@ -117,3 +117,52 @@ func contains(_ haystack: [UInt8], _ needle: [UInt8]) -> Bool {
         return false
     }
 }
+
+/// Appends events of all kinds to two conversations and the logs of two people, among them a reply, streams, and a repeated receipt; deterministic but
+/// for clocks. Each round takes other ids.
+func talk(_ store: EventStore, round: UInt64 = 0, messages: UInt64 = 40) throws {
+    func event(_ number: UInt64, _ author: String, _ content: Event.Content) -> Submission {
+        Submission(Event(conversation: conversation(number), author: user(author), content: content))
+    }
+    if round == 0 { _ = try store.appendBlocking([created(1), created(2, with: ["bob", "cem"])]) }
+    let first = round * 1000
+    for id in first + 1...first + messages {
+        let number = id % 2 + 1
+        var batch = [sent(id, in: number, "message \(id) " + String(repeating: "words é ", count: Int(id % 9)), isStreaming: id % 4 == 0)]
+        if id % 4 == 0 {
+            for index in 0..<UInt32(id % 7) { batch.append(chunk(index, of: id, in: number, "token \(index) ")) }
+            batch.append(
+                id % 8 == 0
+                    ? event(number, "ann", .messageInterrupted(message: message(id), reason: "stopped"))
+                    : event(number, "ann", .messageCompleted(message: message(id), finishReason: "end", usage: .init(inputTokens: 3, outputTokens: id))))
+        }
+        if id % 5 == 0, id > first + 3 {
+            let reply = Event.Message(
+                id: message(id + 500), role: .assistant, text: "", replyTo: message(id - 2), parts: #"[{"a":\#(id)}]"#, requestID: "r\(id)")
+            batch.append(event(number, "bob", .messageSent(reply)))
+            batch.append(event(number, "bob", .reactionSet(message: message(id - 2), emoji: "👍", isOn: id % 2 == 0)))
+            batch.append(event(number, "ann", .messageEdited(message: message(id + 0), text: "edited \(id)")))
+        }
+        if id % 7 == 0 { batch.append(event(number, "bob", .receiptRead(upTo: message(id)))) }
+        if id % 9 == 0 { batch.append(event(number, "bob", .receiptDelivered(upTo: message(id)))) }
+        if id % 11 == 0 { batch.append(event(number, "ann", .messageDeleted(message: message(id)))) }
+        if id % 6 == 0 { batch.append(event(number, "bob", .preferenceSet(key: "draft", value: id % 4 == 0 ? nil : "so \(id)"))) }
+        if id % 13 == 0 { batch.append(event(number, "ann", .preferenceSet(key: "pinned", value: "yes"))) }
+        if id % 10 == 0 { batch.append(event(number, "ann", .custom(name: "poll", payload: [1, 2, UInt8(id & 255)]))) }
+        if id % 12 == 0 {
+            batch.append(event(number, "ann", .conversationUpdated(title: "t\(id)", attributes: [.init(name: "a", value: "v"), .init(name: "b", value: nil)])))
+            batch.append(event(number, "ann", .participantJoined(user("dan\(id)"))))
+            batch.append(event(number, "ann", .participantLeft(user("dan\(id)"))))
+        }
+        _ = try store.appendBlocking(batch)
+    }
+}
+
+extension RecordedEvent {
+    /// Without what is a store's own.
+    var shipped: RecordedEvent {
+        var copy = self
+        copy.position = 0
+        return copy
+    }
+}

@@ -1,0 +1,91 @@
+/// What a run says of its slices, without decoding the events.
+extension DecodedRun {
+    /// The position of each slice's last event.
+    static func lastPositions(_ bytes: UnsafeRawBufferPointer, at position: Position, decompressor: ZstdDecompressor) throws -> [Position] {
+        try withColumns(bytes, at: position, decompressor) { header, columns in
+            var reader = columns
+            _ = try reader.varint()
+            for _ in 0..<2 { _ = try reader.lengthPrefixed() }  // users, directory
+            var slices = ByteReader(try reader.lengthPrefixed())
+            var counts = ByteReader(try reader.lengthPrefixed())
+            var last = [Position](repeating: 0, count: header.slices)
+            var place: UInt64 = 0
+            while !slices.isAtEnd {
+                let slice = try slices.varint()
+                let more = try counts.varint()
+                guard slice < UInt64(header.slices), more < UInt64(header.events) - place else { throw CodecError(.badValue) }
+                place += more + 1
+                last[Int(slice)] = position + place - 1
+            }
+            guard place == UInt64(header.events) else { throw CodecError(.badValue) }
+            return last
+        }
+    }
+
+    /// The slices, and the number of all events.
+    static func directory(
+        _ bytes: UnsafeRawBufferPointer, at position: Position, decompressor: ZstdDecompressor
+    ) throws -> (events: Int, slices: [(log: LogID, firstSeq: Seq, count: Int)]) {
+        try withColumns(bytes, at: position, decompressor) { header, columns in
+            var ids = ByteReader(try header.ids(in: bytes, at: position))
+            for _ in 0..<3 { _ = try ids.varint() }
+            var isUsers: [Bool] = []
+            for _ in 0..<header.slices { isUsers.append(try ids.varint() & 1 == 1) }
+            var reader = columns
+            let userCount = try reader.count()
+            var strings = ByteReader(try reader.lengthPrefixed())
+            var users: [UserID] = []
+            for _ in 0..<userCount { users.append(try strings.user()) }
+            var directory = ByteReader(try reader.lengthPrefixed())
+            let slices = try isUsers.map { isUser -> (log: LogID, firstSeq: Seq, count: Int) in
+                let firstSeq = try directory.varint()
+                let count = try directory.varint()
+                guard firstSeq < 1 << 60, count <= UInt64(header.events) else { throw CodecError(.badValue) }
+                if !isUser { return (.conversation(try ids.identifier()), firstSeq, Int(count)) }
+                let number = try directory.varint()
+                guard number < UInt64(users.count) else { throw CodecError(.badValue) }
+                return (.user(users[Int(number)]), firstSeq, Int(count))
+            }
+            return (header.events, slices)
+        }
+    }
+
+    private static func withColumns<R>(
+        _ bytes: UnsafeRawBufferPointer, at position: Position, _ decompressor: ZstdDecompressor, _ body: (Header, ByteReader) throws -> R
+    ) throws -> R {
+        do {
+            let header = try Header(bytes, at: position)
+            return try withUnsafeTemporaryAllocation(byteCount: max(header.metaBytes, 1), alignment: 16) { memory in
+                let columns = UnsafeMutableRawBufferPointer(rebasing: memory[..<header.metaBytes])
+                try decompressor.decompress(header.columns(in: bytes, at: position), into: columns)
+                return try body(header, ByteReader(UnsafeRawBufferPointer(columns)))
+            }
+        } catch {
+            throw RunError(position: position, underlying: error)
+        }
+    }
+
+    /// Makes a run one of another first position, on which all its checksums rest. Checks those that it has.
+    static func move(_ bytes: inout [UInt8], from old: Position, to new: Position) throws {
+        do {
+            try bytes.withUnsafeMutableBytes { bytes in
+                let run = UnsafeRawBufferPointer(bytes)
+                let header = try Header(run, at: old)
+                func put(_ sum: UInt64, at offset: Int) { bytes.storeBytes(of: sum.littleEndian, toByteOffset: offset, as: UInt64.self) }
+                let ids = try header.ids(in: run, at: old)
+                let columns = try header.columns(in: run, at: old)
+                put(XXH64.hash(ids, seed: new), at: 32)
+                put(XXH64.hash(columns, seed: new), at: 40)
+                for (index, frame) in header.frames.enumerated() {
+                    let section = UnsafeRawBufferPointer(rebasing: run[frame.range])
+                    guard XXH64.hash(section, seed: old) == frame.checksum else { throw ChecksumMismatch(part: "texts") }
+                    put(XXH64.hash(section, seed: new), at: 48 + index * 16 + 8)
+                }
+                let end = header.raw.lowerBound - 8
+                put(XXH64.hash(UnsafeRawBufferPointer(rebasing: run[..<end]), seed: new), at: end)
+            }
+        } catch {
+            throw RunError(position: old, underlying: error)
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/// Events as they travel: a run (docs/FORMAT.md, section 4.1) whose first position is 1, as nothing of a store's own is inside.
+package enum SegmentCodec {
+    /// A segment's position, on which its checksums rest.
+    static let position: Position = 1
+    /// No stored run holds more events.
+    package static let eventsMax = RunShape().eventsMax
+    /// No stored run holds more bytes, decompressed: its texts and one more event, and the envelopes' columns, were each author another one.
+    package static let rawBytesMax = 24 << 20
+
+    /// One segment of events in commit order; each log's must follow each other. ``SegmentEncoder`` encodes many.
+    ///
+    /// - Throws: `SegmentError` with code `malformed`, should a log's seqs have a hole.
+    package static func encode(_ events: [RecordedEvent]) throws -> [UInt8] { try SegmentEncoder().encode(events) }
+
+    /// The events of a segment, in commit order; positions are 0. The bytes may come from anybody: memory is bounded by the two limits, and what is
+    /// not the canonical form of events that a store may hold is refused.
+    ///
+    /// - Parameter rawBytesMax: of columns and texts together, decompressed.
+    /// - Throws: `SegmentError`.
+    package static func decode(_ bytes: [UInt8], eventsMax: Int = eventsMax, rawBytesMax: Int = rawBytesMax) throws -> [RecordedEvent] {
+        let run = try bytes.withUnsafeBytes { try open($0, eventsMax: eventsMax, rawBytesMax: rawBytesMax) }
+        var result: [RecordedEvent] = []
+        result.reserveCapacity(run.order.count)
+        var check = EventCheck()
+        for place in run.order { result.append(try check.event(of: run, at: Int(place))) }
+        return result
+    }
+
+    /// Decodes the columns, and checks what concerns the whole: limits, and that each log has one slice.
+    static func open(_ bytes: UnsafeRawBufferPointer, eventsMax: Int, rawBytesMax: Int) throws -> DecodedRun {
+        do {
+            // Before anything is allocated for it.
+            let header = try DecodedRun.Header(bytes, at: position)
+            guard header.events > 0 else { throw SegmentError(.malformed, "no events") }
+            guard header.events <= eventsMax else { throw SegmentError(.tooLarge, "\(header.events) events") }
+            var raw = header.metaBytes
+            for frame in header.frames { raw += frame.raw }
+            guard raw <= rawBytesMax else { throw SegmentError(.tooLarge, "\(raw) bytes") }
+            let run = try DecodedRun(bytes, at: position, decompressor: ZstdDecompressor())
+            var logs: Set<LogID> = []
+            for slice in run.slices {
+                guard slice.firstSeq > 0, logs.insert(slice.log).inserted else { throw SegmentError(.malformed, "slices that no store writes") }
+            }
+            try checkIDs(run, bytes)
+            return run
+        } catch let error as SegmentError {
+            throw error
+        } catch {
+            throw SegmentError(.malformed, "\(error)")
+        }
+    }
+
+    /// The list of the messages' ids, which is read without the events, must say the same as they.
+    private static func checkIDs(_ run: DecodedRun, _ bytes: UnsafeRawBufferPointer) throws {
+        let listed = try DecodedRun.messageIDs(bytes, at: position)
+        guard listed.count == run.slices.count else { throw SegmentError(.malformed, "ids of other slices") }
+        for (slice, ids) in zip(run.slices, listed) {
+            var ids = ids[...]
+            for place in slice.range where run.events[place].kind == Event.Kind.messageSent.rawValue {
+                guard run.events[place].hasMessage, ids.popFirst() == run.events[place].message else { throw SegmentError(.malformed, "ids of other messages") }
+            }
+            guard ids.isEmpty else { throw SegmentError(.malformed, "ids of other messages") }
+        }
+    }
+
+    /// Checks events one by one; reuses its buffers.
+    struct EventCheck: ~Copyable {
+        private(set) var envelope = ByteBuffer()
+        private(set) var body = ByteBuffer()
+        private var again = ByteBuffer()
+
+        /// The event at a place, of which `envelope` and `body` hold the canonical bytes then (no body, if it was erased).
+        mutating func event(of run: DecodedRun, at place: Int) throws -> RecordedEvent {
+            let parsed = run.envelope(at: place)
+            let parts: BodyParts
+            var recorded: RecordedEvent
+            do {
+                parts = try run.body(at: place)
+                recorded = try run.recorded(at: place)
+            } catch {
+                throw SegmentError(.malformed, "\(error)")
+            }
+            recorded.position = 0
+            func refuse(_ what: String, _ code: SegmentError.Code = .malformed) -> SegmentError {
+                SegmentError(code, "log \(parsed.log) seq \(parsed.seq): \(what)")
+            }
+            let kind = Event.Kind(rawValue: parsed.kind)
+            let newer: SegmentError.Code = kind == nil ? .newerVersion : .malformed
+            guard parsed.kind != 0, parsed.targetSeq < parsed.seq || kind == nil else { throw refuse("no event of a store") }
+            guard recorded.event.log == parsed.log else { throw refuse("an event of another log", newer) }
+            guard parsed.extra.isEmpty else { throw refuse("fields of a newer version", .newerVersion) }
+            guard recorded.event.references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else { throw refuse("references of another kind", newer) }
+            envelope.removeAll()
+            body.removeAll()
+            parsed.encode(into: &envelope)
+            parts.encode(into: &body)
+            guard envelope.count + body.count <= EventLimits.eventBytesMax + 4096 else { throw refuse("too large", .tooLarge) }
+            if recorded.isErased {
+                guard body.count == 0 else { throw refuse("a body that was erased") }
+                switch kind {
+                case .conversationCreated, .participantJoined, .participantLeft: throw refuse("what is never erased")
+                default: return recorded
+                }
+            }
+            again.removeAll()
+            recorded.event.encodeBody(into: &again)
+            guard again.count == body.count, again.bytes.isEqual(to: body.bytes) else {
+                // What follows the known fields may be a newer version's.
+                let isLonger = again.count < body.count && UnsafeRawBufferPointer(rebasing: body.bytes[..<again.count]).isEqual(to: again.bytes)
+                throw refuse("a body that is not canonical", isLonger ? .newerVersion : .malformed)
+            }
+            if kind != nil, let refusal = Acceptance.checkForm(recorded.event) {
+                throw refuse("\(refusal.code.rawValue)", refusal.code == .tooLarge ? .tooLarge : .malformed)
+            }
+            return recorded
+        }
+    }
+}
