@@ -1,3 +1,4 @@
+import ArgumentParser
 import EventLog
 import Foundation
 import Synchronization
@@ -19,7 +20,7 @@ struct Parent {
     func run() throws {
         guard let planted = options.planted else {
             let failed = runAll(nil, stopsAtFirst: false)
-            throw failed.isEmpty ? Simulate.exitSuccess : Simulate.exitFailure
+            throw failed.isEmpty ? ExitCode.success : ExitCode.failure
         }
         let bugs = planted == "all" ? PlantedBug.allCases.map(\.rawValue) : [planted]
         var missed: [String] = []
@@ -31,7 +32,7 @@ struct Parent {
                 missed.append(bug)
             }
         }
-        throw missed.isEmpty ? Simulate.exitSuccess : Simulate.exitFailure
+        throw missed.isEmpty ? ExitCode.success : ExitCode.failure
     }
 
     private func runAll(_ bug: String?, stopsAtFirst: Bool) -> [(seed: UInt64, what: String)] {
@@ -56,7 +57,7 @@ struct Parent {
                         return state.isOver
                     }
                     if bug == nil { for (seed, what) in failed { print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose") } }
-                    fflush(stdout)
+                    fflush(nil)
                     if isOver { return }
                     first = next
                 }

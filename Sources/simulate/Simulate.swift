@@ -29,14 +29,14 @@ import StoreTesting
         for seed in first..<first + UInt64(seeds) {
             // Whoever reads knows which seed it was if this process ends here.
             print("BEGIN \(seed)")
-            fflush(stdout)
+            fflush(nil)
             var options = SimulationOptions(seed: seed)
             options.operations = operations
             options.isVerbose = verbose
             options.planted = bug
             guard let failure = Simulation(options).run() else { continue }
             print("FAILED \(seed) \(failure)")
-            fflush(stdout)
+            fflush(nil)
         }
         print("END")
     }

@@ -280,8 +280,10 @@ final class Writer {
 
     private func located(_ position: Position) throws -> (TailFrame, Int)? {
         guard position >= frameStart else { return tail.snapshot.frame(of: position) }
-        guard let building, case let index = Int(position - building.firstPosition), index < building.items.count else { throw NotInTailYet() }
-        return (building, index)
+        if let building, case let index = Int(position - building.firstPosition), index < building.items.count { return (building, index) }
+        // Whoever asks between two commits finds the last frame where all others are.
+        guard let found = tail.snapshot.frame(of: position) else { throw NotInTailYet() }
+        return found
     }
 
     /// Makes the row name all slices that the archive holds by now.

@@ -75,6 +75,9 @@ final class HubNode: @unchecked Sendable {
         guard let store = process?.store, store.log.lastPosition > history.position else { return }
         do {
             try store.log.replay(from: history.position + 1) { event in
+                world.log(
+                    "hub: + \(event.log) \(event.seq) \(event.event.author) \(String("\(event.event.content)".prefix(120))) \(event.origin.replica) \(event.origin.counter)"
+                        + " \(event.origin.hlc.rawValue) \(event.hlc.rawValue)")
                 try history.take(event)
                 return true
             }

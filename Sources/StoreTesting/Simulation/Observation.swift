@@ -1,6 +1,11 @@
 internal import ConversationStore
 internal import Replication
 
+extension Message {
+    /// Whether it is the hub's, not this replica's own.
+    var isConfirmed: Bool { !["pending", "failed"].contains("\(state.name)") }
+}
+
 /// What a device's screens have shown, looked at after every step: no confirmed message vanishes, none comes before another that was there, and
 /// nothing of strangers is held.
 struct Observation {

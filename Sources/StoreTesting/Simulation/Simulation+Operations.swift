@@ -11,9 +11,9 @@ extension Simulation {
         case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
     }
 
-    func operate() {
+    func operate(isEarly: Bool) {
         let device = world.random.element(devices)
-        let operation: Operation = world.random.weighted([
+        let operation: Operation = isEarly ? .converse : world.random.weighted([
             (6, .converse), (40, .send), (6, .stream), (24, .goOn), (8, .edit), (4, .delete), (10, .react), (16, .receipt), (4, .title), (6, .prefer),
             (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
             (3, .retry), (2, .discard), (3, .editPending),

@@ -84,7 +84,7 @@ package final class Simulation: @unchecked Sendable {
                 let end = world.now + world.random.within(1...pause)
                 world.after(end - world.now) {}
                 while failure == nil, world.step(until: end) {}
-                if failure == nil { operate() }
+                if failure == nil { operate(isEarly: options.operations - left < 2) }
                 left -= 1
             }
             if failure == nil { heal() }
@@ -93,6 +93,8 @@ package final class Simulation: @unchecked Sendable {
             }
             for device in devices { device.replica?.abandon() }
             hub.store?.abandon()
+            world.end()
+            MemoryDirectory.remove(root.path)
             return failure
         }
     }

@@ -1,7 +1,9 @@
 /// A connection between two ends: whole messages, in order each way, delayed; it may be cut at any moment.
 ///
 /// A cut in the middle of a message loses it, or loses only its answer. The ends learn of the cut at different times, long after perhaps.
-package final class Link {
+///
+/// `@unchecked Sendable`: a world has one thread.
+package final class Link: @unchecked Sendable {
     package enum End: Int { case device, hub }
 
     private struct Way {

@@ -1,5 +1,7 @@
 /// Virtual time and chance: everything that happens in a simulation is planned here, and drawn from one seed.
-package final class World {
+///
+/// `@unchecked Sendable`: a world has one thread.
+package final class World: @unchecked Sendable {
     package var random: SeededGenerator
     private var schedule = Schedule<() -> Void>()
     package let seed: UInt64
@@ -21,7 +23,10 @@ package final class World {
         return true
     }
 
-    package func log(_ line: @autoclosure () -> String) {
-        if isVerbose { print("\(now) \(line())") }
+    /// Nothing more will happen: what was planned lets go of its world.
+    package func end() { schedule = Schedule() }
+
+    package func log(_ line: @autoclosure () throws -> String) rethrows {
+        if isVerbose { print("\(now) \(try line())") }
     }
 }
