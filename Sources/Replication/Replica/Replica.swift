@@ -137,7 +137,7 @@ public final class Replica: Sendable {
     @discardableResult
     public func append(_ events: [Event]) throws -> [OutboxEntry] {
         try state.withLock { state in
-            for event in events { try check(event, beside: events) }
+            for event in events { try check(event, beside: events + state.outbox.entries.map(\.event)) }
             var made: [(event: Event, hlc: HLC)] = []
             var hlc = max(state.lastHLC, store.log.clock)
             for event in events {

@@ -27,6 +27,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private let close: @Sendable (Bye) -> Void
     private let observe: @Sendable (ReplicaEvent) -> Void
     private let mailbox: Mailbox
+    private let token: String
+    private let scope: Scope
     private var session: ReplicaSession
     private var welcome: Welcome?
     private var comparison: HeadComparison?
@@ -44,7 +46,13 @@ public final class ReplicaConnection: @unchecked Sendable {
         let execution = replica.options.execution
         mailbox = Mailbox(execution)
         session = ReplicaSession(at: execution.now(), seed: execution.random(), limits: replica.options.limits)
-        mailbox.post { [self] in start(token, scope) }
+        self.token = token
+        self.scope = scope
+    }
+
+    /// Says HELLO: once the transport stands.
+    public func start() {
+        mailbox.post { [self] in begin() }
     }
 
     private var now: UInt64 { replica.options.execution.now() }
@@ -97,7 +105,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     // Performing.
 
-    private func start(_ token: String, _ scope: Scope) {
+    private func begin() {
         guarded {
             let hello = try replica.hello(token: token, scope: scope)
             perform(session.start(hello, at: now))
@@ -163,6 +171,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
         try replica.check(welcome)
+        try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
         guard welcome.isGone else { return }
         let comparison = HeadComparison()

@@ -1,0 +1,37 @@
+internal import EventLog
+
+/// Joins a replica and a hub of the same process: for tests, and for a server with a replica of its own.
+public enum InProcess {
+    /// The two ends, each of which knows the other only by what it is sent.
+    private final class Wire: Sendable {
+        private let ends = Monitor<(hub: HubConnection?, replica: ReplicaConnection?)>((nil, nil))
+
+        func join(_ hub: HubConnection, _ replica: ReplicaConnection) { ends.withLock { $0 = (hub, replica) } }
+        func cut() { ends.withLock { $0 = (nil, nil) } }
+        var hub: HubConnection? { ends.withLock { $0.hub } }
+        var replica: ReplicaConnection? { ends.withLock { $0.replica } }
+    }
+
+    /// Begins a session of the replica with the hub.
+    public static func connect(
+        _ replica: Replica, to hub: Hub, token: String = "", scope: Scope = .mine, observe: @escaping @Sendable (ReplicaEvent) -> Void
+    ) -> ReplicaConnection {
+        let wire = Wire()
+        let upper = hub.connect(
+            send: { wire.replica?.receive($0) },
+            close: { _ in
+                wire.replica?.disconnected()
+                wire.cut()
+            })
+        let lower = replica.connect(
+            token: token, scope: scope,
+            send: { wire.hub?.receive($0) },
+            close: { _ in
+                wire.hub?.disconnected()
+                wire.cut()
+            }, observe: observe)
+        wire.join(upper, lower)
+        lower.start()
+        return lower
+    }
+}
