@@ -5,6 +5,7 @@ internal import ConversationStore
 /// `@unchecked Sendable`: `session`, `feed` and what stands beside them are touched by jobs of the mailbox only.
 public final class HubConnection: @unchecked Sendable {
     private let hub: Hub
+    let number: UInt64
     private let send: @Sendable ([UInt8]) -> Void
     private let close: @Sendable (Bye) -> Void
     private let mailbox: Mailbox
@@ -39,8 +40,9 @@ public final class HubConnection: @unchecked Sendable {
     /// Bytes of messages that may wait to be handled: who sends more without waiting for credit is cut off.
     private static let backlogBytesMax = 32 << 20
 
-    init(hub: Hub, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
+    init(hub: Hub, number: UInt64, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
         self.hub = hub
+        self.number = number
         self.send = send
         self.close = close
         mailbox = Mailbox(hub.options.execution)
