@@ -14,6 +14,7 @@ struct Parent {
 
     private let options: Simulate
     private static let seedsAProcess: UInt64 = 20
+    private static let failuresShown = 20
 
     init(_ options: Simulate) { self.options = options }
 
@@ -56,7 +57,7 @@ struct Parent {
                         if stopsAtFirst, !failed.isEmpty { state.isOver = true }
                         return state.isOver
                     }
-                    if bug == nil { for (seed, what) in failed { print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose") } }
+                    if bug == nil { for (seed, what) in failed where state.withLock({ $0.failed.count }) <= Self.failuresShown { print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose") } }
                     fflush(nil)
                     if isOver { return }
                     first = next

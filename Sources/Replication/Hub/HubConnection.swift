@@ -256,8 +256,13 @@ public final class HubConnection: @unchecked Sendable {
                 send(bytes)
             }
             held = []
+            // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
+            if awaitsHeads {
+                for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
+                return try feedSome()
+            }
             var offers: [HeadsFrame.Item] = []
-            for (log, seq) in changed where isInScope(log) {
+            for (log, seq) in changed where isInScope(log) && !offered.contains(log) {
                 guard joined.contains(log) else {
                     feed.want(log, from: seq)
                     continue

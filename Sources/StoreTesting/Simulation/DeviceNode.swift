@@ -194,7 +194,8 @@ final class DeviceNode: @unchecked Sendable {
                     }
                 })
             mine.value = connection
-            if !link.isCut { self.connection = connection }
+            self.connection = connection
+            connection.start()
         }
     }
 
