@@ -77,23 +77,26 @@ struct Parent {
         process.arguments = ["--first", "\(seeds.lowerBound)", "--seeds", "\(seeds.count)", "--operations", "\(options.operations)"]
         if let bug { process.arguments! += ["--planted", bug] }
         if options.verbose { process.arguments!.append("--verbose") }
-        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_DETERMINISTIC_HASHING": "1"]) { $1 }
+        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_DETERMINISTIC_HASHING": "1", "SWIFT_BACKTRACE": "enable=no"]) { $1 }
         let pipe = Pipe()
         process.standardOutput = pipe
+        process.standardError = pipe
         do { try process.run() } catch { return ([(seeds.lowerBound, "cannot be run: \(error)")], seeds.upperBound) }
         let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
         var failed: [(seed: UInt64, what: String)] = []
         var last = seeds.lowerBound
         var hasEnded = false
+        var trap = ""
         for line in output.split(separator: "\n") {
             let words = line.split(separator: " ", maxSplits: 2)
             if words[0] == "BEGIN", words.count > 1 { last = UInt64(words[1]) ?? last }
             if words[0] == "FAILED", words.count == 3 { failed.append((UInt64(words[1]) ?? last, String(words[2]))) }
             if words[0] == "END" { hasEnded = true }
+            if line.contains("Fatal error") { trap = String(line) }
             if options.verbose { print(line) }
         }
-        if !hasEnded { failed.append((last, "the process ended with status \(process.terminationStatus)")) }
+        if !hasEnded { failed.append((last, "the process ended with status \(process.terminationStatus) \(trap)")) }
         return (failed, hasEnded ? seeds.upperBound : last + 1)
     }
 }

@@ -7,6 +7,7 @@ extension Simulation {
         try hub.history.checkOnce()
         try checkAnswers()
         for device in devices { try checkPromises(of: device) }
+        for device in devices { try settleVanished(of: device) }
         for device in devices { try discardFailed(of: device) }
         for device in devices { try checkEvents(of: device) }
         for device in devices { try checkScreens(of: device) }
@@ -37,6 +38,19 @@ extension Simulation {
             // Recorded as a repeat of something that is there: a receipt behind the mark, a leaving of who had left.
             if let origins = device.origins[promise.event], !origins.isDisjoint(with: hub.duplicates) { continue }
             throw SimulationFailure("I1: \(device.name) took \(promise.event), and it is neither in the hub's log nor in the outbox")
+        }
+    }
+
+    /// What was confirmed once and went with a hub's lost days is there again, kept aside, or failed where it is the user's own.
+    private func settleVanished(of device: DeviceNode) throws {
+        guard let replica = device.replica else { return }
+        func message(_ event: Event) -> MessageID? { if case .messageSent(let message) = event.content { message.id } else { nil } }
+        let kept = Set(try replica.lostEvents().compactMap { message($0.event) } + replica.outbox.compactMap { message($0.event) })
+        for (id, messages) in device.observation.vanished {
+            let now = Set(try replica.store.timeline(of: id, limit: .max)?.messages.map(\.id) ?? [])
+            if let gone = messages.subtracting(now).subtracting(kept).first {
+                throw SimulationFailure("\(device.name): message \(gone) of \(id) was confirmed, is gone with the hub's lost days, and was not kept aside")
+            }
         }
     }
 
@@ -88,13 +102,6 @@ extension Simulation {
             throw SimulationFailure("\(device.name): lobby: \(found)")
         }
         guard try replica.store.isFold() else { throw SimulationFailure("I4: \(device.name)'s projections are not the fold of its log") }
-        let lost = Set(try replica.lostEvents().compactMap { event in if case .messageSent(let message) = event.event.content { message.id } else { nil } })
-        for (id, messages) in device.observation.vanished {
-            let now = Set(model.timeline(id)?.map(\.id) ?? [])
-            if let gone = messages.subtracting(now).subtracting(lost).first {
-                throw SimulationFailure("\(device.name): message \(gone) of \(id) was confirmed, is gone with the hub's lost days, and was not kept aside")
-            }
-        }
     }
 
     private func checkHub() throws {
