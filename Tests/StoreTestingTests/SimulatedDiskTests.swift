@@ -105,6 +105,32 @@ import Testing
         try again.close()
     }
 
+    @Test("Closing may fail at its last commit, again and again: nothing is damaged by it")
+    func closings() throws {
+        let place = MemoryDirectory()
+        let disk = SimulatedDisk(place.path)
+        defer { disk.remove() }
+        var store = try open(place.path + "/s")
+        _ = try store.log.appendBlocking([created, sent(0, "a")])
+        for _ in 0..<3 {
+            let commits = disk.count(.commit)
+            try store.close()
+            let last = disk.count(.commit) - commits
+            store = try open(place.path + "/s")
+            // Once more, and this time the closing frame is written, but not what the archive says of it.
+            disk.fail(.commit, max(last, 1), with: .noSpace)
+            try? store.close()
+            disk.calmDown()
+            store = try open(place.path + "/s")
+            disk.fail(.commit, 1, with: .noSpace)
+            try? store.close()
+            disk.calmDown()
+            store = try open(place.path + "/s")
+        }
+        #expect(try store.timeline(of: conversation)?.messages.count == 1)
+        try store.close()
+    }
+
     @Test("A planned failure strikes the call that it names", arguments: [SimulatedDisk.Fault.noSpace, .inputOutput, .short(100)])
     func planned(_ fault: SimulatedDisk.Fault) throws {
         let place = MemoryDirectory()

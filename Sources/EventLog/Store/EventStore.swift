@@ -372,6 +372,18 @@ public final class EventStore: Sendable {
         lockFile?.unlock()
     }
 
+    /// The archive says that the journal reaches to a frame which holds nothing that is not archived.
+    private func vouch(forFrame frame: UInt64) throws {
+        guard try archive.environment.read({ [archive] in try archive.state($0).frame }) < frame else { return }
+        try archive.environment.write { [archive] transaction in
+            guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { return }
+            var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
+            state.frame = frame
+            state.commit += 1
+            try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+        }
+    }
+
     /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
     ///
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.
@@ -412,15 +424,11 @@ public final class EventStore: Sendable {
         flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
+                // A closing that failed here left a frame that the archive has not heard of: another behind it would follow nothing.
+                try vouch(forFrame: journal.lastFrame)
                 try journal.close()
                 // The archive vouches for the closing frame: a journal that ends before it is damage.
-                try archive.environment.write { [archive] transaction in
-                    guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { return }
-                    var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
-                    state.frame = journal.lastFrame
-                    state.commit += 1
-                    try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
-                }
+                try vouch(forFrame: journal.lastFrame)
                 if try isCompacting || isWorthCompacting() { try rewriteArchive() }
             } catch { failure = error }
         }
