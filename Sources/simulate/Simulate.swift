@@ -13,6 +13,7 @@ import StoreTesting
     @Option(help: "What happens in each world before it is healed.") var operations = 200
     @Option(help: "Processes at once.") var jobs = 2
     @Option(help: "Plants a bug: a run that then finds nothing fails. `all`: one after the other.") var planted: String?
+    @Flag(help: "Leaves the stores of worlds that failed in /dev/shm.") var keep = false
     @Flag(help: "Tells what happens.") var verbose = false
 
     func run() throws {
@@ -34,6 +35,7 @@ import StoreTesting
             options.operations = operations
             options.isVerbose = verbose
             options.planted = bug
+            options.keepsFiles = keep
             guard let failure = Simulation(options).run() else { continue }
             print("FAILED \(seed) \(failure)")
             fflush(nil)

@@ -8,15 +8,19 @@
 package final class MemoryDirectory: Sendable {
     package let path: String
 
-    package init() {
+    package init(isTemporary: Bool = true) {
+        self.isTemporary = isTemporary
         let parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
-        var template = Array("\(parent)/convstore-XXXXXX".utf8CString)
+        var template = Array("\(parent)/convstore-simulated-XXXXXX".utf8CString)
         let made = template.withUnsafeMutableBufferPointer { mkdtemp($0.baseAddress!).map { String(cString: $0) } }
         guard let made else { fatalError("\(parent): no directory can be made there") }
         path = made
     }
 
-    deinit { Self.remove(path) }
+    /// It stays if this is taken back.
+    private let isTemporary: Bool
+
+    deinit { if isTemporary { Self.remove(path) } }
 
     /// Makes a directory in it.
     package func make(_ name: String) -> String {

@@ -64,7 +64,7 @@ final class DeviceNode: @unchecked Sendable {
             world.log("\(name): up")
             observe()
             connectSoon()
-        } catch let error as EventLogError where error.code == .diskFull {
+        } catch let error as EventLogError where error.code == .diskFull || error.code == .inputOutput {
             world.log("\(name): does not open: \(error)")
             fall()
         } catch {

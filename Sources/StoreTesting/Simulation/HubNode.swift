@@ -56,6 +56,8 @@ final class HubNode: @unchecked Sendable {
             }
             world.log("hub: up at position \(store.log.lastPosition)")
             noteHistory()
+        } catch let error as EventLogError where error.code == .inputOutput {
+            fall()
         } catch {
             if !disk.hasCrashed { simulation.found("the hub does not open: \(error)") }
             fall()

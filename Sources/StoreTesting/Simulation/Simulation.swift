@@ -11,7 +11,7 @@ internal import Replication
 package final class Simulation: @unchecked Sendable {
     let world: World
     let options: SimulationOptions
-    let root = MemoryDirectory()
+    let root = MemoryDirectory(isTemporary: false)
     private(set) var hub: HubNode!
     private(set) var devices: [DeviceNode] = []
     let users: [UserID]
@@ -94,7 +94,7 @@ package final class Simulation: @unchecked Sendable {
             for device in devices { device.replica?.abandon() }
             hub.store?.abandon()
             world.end()
-            MemoryDirectory.remove(root.path)
+            if failure == nil || !options.keepsFiles { MemoryDirectory.remove(root.path) } else { print("FILES \(root.path)") }
             return failure
         }
     }
