@@ -139,7 +139,7 @@ package final class Simulation: @unchecked Sendable {
         guard let replica = device.replica else { return "is down" }
         guard device.connection != nil else { return "is not connected" }
         let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
-        if !open.isEmpty { return "has \(open.count) events in its outbox, the first \(open[0].state)" }
+        if !open.isEmpty { return "has \(open.count) events in its outbox, the first \(open[0])" }
         guard let cursor = replica.cursor else { return "has no cursor" }
         // What concerns others moves the hub, not this device.
         let lacks = hub.history.events(for: device.user).contains { log, events in ((try? replica.store.log.lastSeq(of: log)) ?? 0) < Seq(events.count) }
