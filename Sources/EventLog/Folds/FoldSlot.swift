@@ -40,6 +40,8 @@ struct FoldCut: Sendable {
 /// What has been folded and not been flushed.
 struct FoldProgress {
     var cuts: [FoldCut] = []
+    /// Frozen rows that could not be written when nothing was in the journal: they go with the next that are.
+    var unsaved: [(slot: FoldSlot, rows: any FrozenRows)] = []
     /// The last frame that was folded, and cut.
     var foldedFrame: UInt64 = 0
     var cutFrame: UInt64 = 0
@@ -47,4 +49,9 @@ struct FoldProgress {
     var bytes = 0
     /// Whether every cut is to take all rows, as the store is about to close.
     var savesAll = false
+
+    mutating func takeUnsaved() -> [(slot: FoldSlot, rows: any FrozenRows)] {
+        defer { unsaved = [] }
+        return unsaved.filter { !$0.slot.isBroken }
+    }
 }

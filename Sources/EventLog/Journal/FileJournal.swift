@@ -216,6 +216,11 @@ final class FileJournal: Journal {
         }
     }
 
+    /// The archive took in events past the journal: the next frame begins behind them.
+    func skip(through position: Position) {
+        state.withLock { $0.writtenPosition = max($0.writtenPosition, position) }
+    }
+
     func close() throws {
         try finishOrFail(.close)
     }

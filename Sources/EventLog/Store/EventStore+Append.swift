@@ -36,6 +36,10 @@ extension EventStore {
     /// Takes events as another store recorded them, with their seqs, origins and clocks (`import --exact`).
     package func adoptBlocking(_ events: [RecordedEvent], secrets: [LogID: [UInt8]]) throws -> [AppendOutcome] {
         try checkWritable()
+        return try run(.adoption(events, secrets: Self.seeds(secrets)))
+    }
+
+    static func seeds(_ secrets: [LogID: [UInt8]]) throws -> [LogID: PuncturedSeeds] {
         var seeds: [LogID: PuncturedSeeds] = [:]
         for (log, secret) in secrets {
             guard let parsed = PuncturedSeeds(secret: secret) else {
@@ -43,10 +47,10 @@ extension EventStore {
             }
             seeds[log] = parsed
         }
-        return try run(.adoption(events, secrets: seeds))
+        return seeds
     }
 
-    private func checkWritable() throws {
+    func checkWritable() throws {
         try checkOpen()
         if journal == nil { throw EventLogError(.readOnly, "\(path) is open for reading only") }
     }
@@ -293,9 +297,9 @@ extension EventStore {
             }
         case .adoption(let events, let secrets):
             var pending = secrets
+            let key = keys.withLock { $0.file.current.secret }
             for event in events {
-                let key = keys.withLock { $0.file.current.secret }
-                let secret = pending.removeValue(forKey: event.log)
+                let secret = pending.isEmpty ? nil : pending.removeValue(forKey: event.log)
                 let (receipt, number) = try writer.adopt(event, secret: secret, key: key, into: &frame)
                 if let secret { keys.withLock { $0.ring.explicit[number] = secret } }
                 outcomes.append(.accepted(receipt))
@@ -324,7 +328,8 @@ extension EventStore {
         }
         switch request.work {
         case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) }
-        case .adoption(let events, let secrets): return events.reduce(0) { $0 + bound($1.event) } + secrets.count * 4096
+        case .adoption(let events, let secrets):
+            return events.reduce(0) { $0 + bound($1.event) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
         }
     }
 
