@@ -371,6 +371,11 @@ public final class HubConnection: @unchecked Sendable {
 
     private func decided(_ answers: (accepted: [Accepted], refused: [Refused]), _ bytes: Int) {
         isPushing = false
+        var answers = answers
+        for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
+            // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
+            answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+        }
         hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
         perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         decideNext()
