@@ -16,6 +16,7 @@ extension DeviceNode {
         if failed.isEmpty { return }
         try replica.discard()
         for entry in failed { release(entry.event) }
+        discarded += failed.map(\.event)
     }
 
     func editSome(_ replica: Replica, text: String) throws {

@@ -28,6 +28,8 @@ final class DeviceNode: @unchecked Sendable {
     /// Whether its store has failed in a way that asks for a new opening.
     private(set) var mustRestart = false
     var observation = Observation()
+    /// Events that its application has given up.
+    var discarded: [Event] = []
     /// As what the events of its outbox were sent.
     var origins: [Event: Set<OriginKey>] = [:]
 

@@ -16,11 +16,10 @@ extension Simulation {
 
     /// I1: what the hub has acknowledged is in its log, there where it said.
     private func checkAnswers() throws {
-        for answer in hub.answers {
+        for answer in hub.answers where !answer.isDuplicate {
             guard let events = hub.history.logs[answer.log], answer.seq > 0, answer.seq <= events.count else {
                 throw SimulationFailure("I1: the hub acknowledged seq \(answer.seq) of \(answer.log), and has \(hub.history.logs[answer.log]?.count ?? 0)")
             }
-            if answer.isDuplicate { continue }
             let origin = events[Int(answer.seq) - 1].origin
             guard OriginKey(origin) == OriginKey(replica: answer.replica, counter: answer.counter) else {
                 throw SimulationFailure("I1: seq \(answer.seq) of \(answer.log) was acknowledged to \(answer.replica) \(answer.counter), and is \(origin)")
@@ -45,7 +44,7 @@ extension Simulation {
     private func settleVanished(of device: DeviceNode) throws {
         guard let replica = device.replica else { return }
         func message(_ event: Event) -> MessageID? { if case .messageSent(let message) = event.content { message.id } else { nil } }
-        let kept = Set(try replica.lostEvents().compactMap { message($0.event) } + replica.outbox.compactMap { message($0.event) })
+        let kept = Set(try replica.lostEvents().compactMap { message($0.event) } + (replica.outbox.map(\.event) + device.discarded).compactMap(message))
         for (id, messages) in device.observation.vanished {
             let now = Set(try replica.store.timeline(of: id, limit: .max)?.messages.map(\.id) ?? [])
             if let gone = messages.subtracting(now).subtracting(kept).first {
