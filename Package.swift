@@ -115,11 +115,15 @@ let package = Package(
         ),
         .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
+        .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
+        .executableTarget(
+            name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")], swiftSettings: strict),
+        .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
         .testTarget(
             name: "ProjectionsTests",
-            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "TalkWriter"],
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "StoreTesting", "TalkWriter"],
             swiftSettings: strict
         ),
         .testTarget(

@@ -58,9 +58,7 @@ public final class ConversationStore: Sendable {
         guard Set(folds.map(\.name)).count == folds.count else {
             throw EventLogError(.invalidArgument, "two projections have the same name: \(folds.map(\.name).sorted().joined(separator: ", "))")
         }
-        var log = StoreOptions(
-            access: options.access, durability: options.durability, journalBytesMax: options.journalBytesMax, queueDepthMax: options.queueDepthMax,
-            mapBytesMax: options.mapBytesMax)
+        var log = options.log
         log.folds = folds
         log.foldProgress = options.rebuildProgress
         log.observer = { changes.committed($0) }
@@ -106,6 +104,13 @@ public final class ConversationStore: Sendable {
         }
         try log.close()
         if let failure { throw failure }
+    }
+
+    /// As `EventStore.abandon`.
+    package func abandon() {
+        changes.finish()
+        _ = liveStreams.close()
+        log.abandon()
     }
 
     // Appending.
@@ -268,6 +273,10 @@ public struct ConversationStoreOptions: Sendable {
     public var projections: [any Projection.Type]
     /// Told how far opening has got, when it must fold the log anew.
     public var rebuildProgress: (@Sendable (_ done: UInt64, _ total: UInt64) throws -> Void)?
+    /// As `StoreOptions`: no threads, and clocks of one's own.
+    package var runsInline = false
+    package var wallClock: (@Sendable () -> UInt64)?
+    package var uptime: (@Sendable () -> Duration)?
 
     public init(
         access: StoreOptions.Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,
@@ -282,5 +291,17 @@ public struct ConversationStoreOptions: Sendable {
         self.endAbandonedStreamsAfter = endAbandonedStreamsAfter
         self.projections = projections
         self.rebuildProgress = rebuildProgress
+    }
+}
+
+extension ConversationStoreOptions {
+    /// Those of the log, without its folds.
+    package var log: StoreOptions {
+        var log = StoreOptions(
+            access: access, durability: durability, journalBytesMax: journalBytesMax, queueDepthMax: queueDepthMax, mapBytesMax: mapBytesMax)
+        log.runsInline = runsInline
+        log.wallClock = wallClock
+        log.uptime = uptime
+        return log
     }
 }

@@ -9,12 +9,13 @@ final class FoldSlot: @unchecked Sendable {
     var table: FoldTable?
     var generation: UInt32 = 0
     /// When its rows were last frozen to be saved.
-    var lastSave = ContinuousClock.now
+    var lastSave: Duration
     /// Once it is broken nothing of it is written any more: the archive's rows stay as they were, and sound.
     var isBroken = false
 
-    init(_ fold: any EventFold) {
+    init(_ fold: any EventFold, now: Duration) {
         self.fold = fold
+        lastSave = now
         state = fold.makeState(over: nil)
     }
 

@@ -11,6 +11,7 @@ extension EventStore {
     public func append(_ submissions: [Submission], isAtomic: Bool = false) async throws -> [AppendOutcome] {
         try checkWritable()
         if submissions.isEmpty { return [] }
+        if options.runsInline { return try run(.submissions(submissions, isAtomic: isAtomic)) }
         while true {
             let mustWait = queue.withLock { $0.waiting > 0 && $0.waiting + submissions.count > options.queueDepthMax && !$0.isClosing }
             guard mustWait else { break }
@@ -104,6 +105,7 @@ extension EventStore {
 
     /// The writer's own thread: leads the queue for callers that may not wait, and syncs a relaxed store in time.
     func startThreads() {
+        if options.runsInline { return }
         WorkerThread.start { [self] in
             while true {
                 enum Next { case lead, sync, end }
@@ -202,13 +204,15 @@ extension EventStore {
 
     /// Decides, writes and syncs one group.
     private func commit(_ group: [Request]) -> [Result<[AppendOutcome], any Error>] {
-        leadership.withLock { leader in
+        let results = leadership.withLock { leader -> [Result<[AppendOutcome], any Error>] in
             do {
                 return try commit(group, &leader)
             } catch {
                 return group.map { _ in .failure(error) }
             }
         }
+        flushIfAsked()
+        return results
     }
 
     static func poisoned(_ path: String, _ error: any Error) -> EventLogError {

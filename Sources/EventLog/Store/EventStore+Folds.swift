@@ -22,7 +22,7 @@ extension EventStore {
         if folds.isEmpty { return }
         let due = foldProgress.withLock { _ in
             apply(events) { min($0 + Self.eventsALock, events.count) }
-            let now = ContinuousClock.now
+            let now = options.now
             let due = folds.filter { isDue($0, now) }
             for slot in due { slot.lastSave = now }
             return due
@@ -46,7 +46,7 @@ extension EventStore {
         }
     }
 
-    private func isDue(_ slot: FoldSlot, _ now: ContinuousClock.Instant) -> Bool {
+    private func isDue(_ slot: FoldSlot, _ now: Duration) -> Bool {
         !slot.isBroken && (slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
     }
 
@@ -59,7 +59,7 @@ extension EventStore {
     /// Freezes what the folds hold as of the last folded frame.
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
-        let now = ContinuousClock.now
+        let now = options.now
         let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, now)) }
         let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
         for slot in due { slot.lastSave = now }
@@ -243,7 +243,7 @@ extension EventStore {
     ) throws {
         var position = from
         // Rows are encoded and written by another thread while this one folds on.
-        let writer = RowWriting()
+        let writer = RowWriting(runsInline: options.runsInline)
         defer { writer.end() }
         func save() throws {
             if let done = try writer.wait() { state.settle(done) }

@@ -18,7 +18,10 @@ final class Writer {
     var collects = false
     private(set) var collected: [RecordedEvent] = []
 
-    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID) {
+    private let wallClock: @Sendable () -> UInt64
+
+    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID, _ wallClock: (@Sendable () -> UInt64)?) {
+        self.wallClock = wallClock ?? { WallClock.milliseconds() }
         self.archive = archive
         self.tail = tail
         self.ownReplica = ownReplica
@@ -164,7 +167,7 @@ final class Writer {
             }
         case .accept(let target):
             let state = try makeState(of: event.log)
-            hlc = hlc.next(wallMilliseconds: WallClock.milliseconds())
+            hlc = hlc.next(wallMilliseconds: wallClock())
             let origin: Origin
             if let given = submission.origin {
                 origin = given
@@ -292,8 +295,10 @@ final class Writer {
 
     private func located(_ position: Position) throws -> (TailFrame, Int)? {
         guard position >= frameStart else { return tail.snapshot.frame(of: position) }
-        guard let building, case let index = Int(position - building.firstPosition), index < building.items.count else { throw NotInTailYet() }
-        return (building, index)
+        if let building, case let index = Int(position - building.firstPosition), index < building.items.count { return (building, index) }
+        // Whoever asks between two commits finds the last frame where all others are.
+        guard let found = tail.snapshot.frame(of: position) else { throw NotInTailYet() }
+        return found
     }
 
     /// Makes the row name all slices that the archive holds by now.
