@@ -13,11 +13,22 @@ let package = Package(
         .library(name: "ConversationStore", targets: ["ConversationStore"]),
         .library(name: "Interchange", targets: ["Interchange"]),
         .library(name: "Replication", targets: ["Replication"]),
+        .library(name: "ReplicationWebSocket", targets: ["ReplicationWebSocket"]),
+        .library(name: "ChatServer", targets: ["ChatServer"]),
         .executable(name: "convstore", targets: ["convstore"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
     ],
     targets: [
         .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
@@ -43,20 +54,76 @@ let package = Package(
             dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
+        // A hub's server, and what it alone needs.
+        .target(
+            name: "ChatServer",
+            dependencies: [
+                "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            swiftSettings: strict
+        ),
+        // A device's way to a hub.
+        .target(
+            name: "ReplicationWebSocket",
+            dependencies: [
+                "ConversationStore", "EventLog", "Replication",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
+            ],
+            swiftSettings: strict
+        ),
         .executableTarget(
             name: "convstore",
-            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "Replication", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            dependencies: [
+                "ChatServer", "ConversationStore", "EventLog", "Interchange", "Projections", "Replication", "ReplicationWebSocket",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
             swiftSettings: strict
         ),
         .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
+        .testTarget(
+            name: "ChatServerTests",
+            dependencies: [
+                "ChatServer", "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket", "convstore",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            swiftSettings: strict
+        ),
         .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
+        .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
+        .executableTarget(
+            name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")], swiftSettings: strict),
+        .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
         .testTarget(
             name: "ProjectionsTests",
-            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "TalkWriter"],
+            dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "StoreTesting", "TalkWriter"],
             swiftSettings: strict
         ),
         .testTarget(

@@ -7,5 +7,3 @@ extension ConversationStore {
     package func setPreview(_ preview: Preview?, of conversation: ConversationID) {}
     package func encodedBase(of conversation: ConversationID, at seq: Seq) throws -> (base: [UInt8], seq: Seq)? { nil }
 }
-extension EventStore { package var clock: HLC { HLC(rawValue: 0) } }
-extension Submission { package var isFirstSending: Bool { get { false } set {} } }

@@ -21,6 +21,7 @@ struct Convstore: ParsableCommand {
                     New.self, Send.self, Read.self, Edit.self, Delete.self, React.self, Join.self, Leave.self, Record.self, Interrupt.self,
                 ]),
             CommandGroup(name: "Reading", subcommands: [Lobby.self, Timeline.self, Watch.self, Window.self, Replay.self, Conversations.self]),
+            CommandGroup(name: "Syncing", subcommands: [Serve.self, Sync.self, Follow.self, Outbox.self]),
             CommandGroup(name: "Moving", subcommands: [Import.self, Export.self, Copy.self]),
             CommandGroup(
                 name: "Operating",

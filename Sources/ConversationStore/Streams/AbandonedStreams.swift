@@ -9,11 +9,11 @@ extension ConversationStore {
         let (ended, waiting) = try claimAbandoned(ownOpenStreams(), after: milliseconds)
         defer { release(ended) }
         if !ended.isEmpty { _ = try log.appendBlocking(ended.map(Self.ending)) }
-        if waiting.isEmpty { return }
-        Task.detached { [weak self] in
+        if waiting.isEmpty || options.runsInline { return }
+        Task.detached { [weak self, options] in
             var waiting = waiting
             while !waiting.isEmpty {
-                let now = WallClock.milliseconds()
+                let now = options.wallMilliseconds()
                 let next = waiting.map { Self.time(of: $0, after: milliseconds) }.min()!
                 // Not in one go: a clock that was set shows within the minute.
                 try await Task.sleep(for: .milliseconds(next > now ? Int64(min(next - now + 1, 60_000)) : 1))
@@ -60,7 +60,7 @@ extension ConversationStore {
 
     /// Those whose time has come, which nobody can go on with until they are released, and those whose time has not come.
     private func claimAbandoned(_ streams: [OpenStream], after milliseconds: UInt64) throws -> (ended: [OpenStream], waiting: [OpenStream]) {
-        let now = WallClock.milliseconds()
+        let now = options.wallMilliseconds()
         var ended: [OpenStream] = []
         var waiting: [OpenStream] = []
         for stream in streams {
@@ -93,4 +93,8 @@ extension ConversationStore {
         let (seconds, isOver) = UInt64(clamping: patience.components.seconds).multipliedReportingOverflow(by: 1000)
         return isOver ? .max : seconds + UInt64(clamping: patience.components.attoseconds / 1_000_000_000_000_000)
     }
+}
+
+extension ConversationStoreOptions {
+    func wallMilliseconds() -> UInt64 { wallClock?() ?? WallClock.milliseconds() }
 }

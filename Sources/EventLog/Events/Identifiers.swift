@@ -44,8 +44,7 @@ public struct Identifier<Tag>: Hashable, Comparable, Sendable {
 
     /// A random UUID of version 4.
     public static func random() -> Self {
-        var generator = SystemRandomNumberGenerator()
-        return Self(high: generator.next() & ~0xF000 | 0x4000, low: generator.next() & ~(0b11 << 62) | (0b10 << 62))
+        Self(high: Randomness.next() & ~0xF000 | 0x4000, low: Randomness.next() & ~(0b11 << 62) | (0b10 << 62))
     }
 }
 

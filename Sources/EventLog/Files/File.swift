@@ -7,12 +7,18 @@ internal import CLMDB
 #endif
 
 /// A failing system call: which, on what, and why.
-struct SystemError: Error, CustomStringConvertible {
+package struct SystemError: Error, CustomStringConvertible {
     let call: String
     let path: String
     let number: CInt
 
-    var description: String { "\(path): \(call): " + String(cString: strerror(number)) }
+    package init(call: String, path: String, number: CInt) {
+        self.call = call
+        self.path = path
+        self.number = number
+    }
+
+    package var description: String { "\(path): \(call): " + String(cString: strerror(number)) }
     var isNoSpace: Bool { number == ENOSPC || number == EDQUOT }
     var isAbsent: Bool { number == ENOENT || number == ENOTDIR }
     var isDenied: Bool { number == EACCES || number == EPERM || number == EROFS }
@@ -28,10 +34,13 @@ struct SystemError: Error, CustomStringConvertible {
 final class File: Sendable {
     let descriptor: CInt
     let path: String
+    private let faults: (any DiskFaults)?
 
     init(_ path: String, _ flags: CInt, mode: mode_t = 0o600) throws(SystemError) {
         self.path = path
+        faults = FaultyDisks.disk(of: path)
         // A pipe in a file's place must not make us wait for its other end; files do not care.
+        try faults?.willOpen(path)
         descriptor = open(path, flags | O_CLOEXEC | O_NONBLOCK, mode)
         if descriptor < 0 { throw SystemError(call: "open", path: path, number: errno) }
     }
@@ -47,6 +56,13 @@ final class File: Sendable {
     }
 
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
+        guard let faults else { return try put(bytes, at: offset) }
+        let (count, failure) = try faults.willWrite(path, descriptor, offset: offset, count: bytes.count)
+        try put(UnsafeRawBufferPointer(rebasing: bytes[..<count]), at: offset)
+        if let failure { throw failure }
+    }
+
+    private func put(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
         var done = 0
         while done < bytes.count {
             let count = pwrite(descriptor, bytes.baseAddress! + done, bytes.count - done, off_t(offset + done))
@@ -88,6 +104,7 @@ final class File: Sendable {
     }
 
     func sync() throws(SystemError) {
+        try faults?.willSync(path, descriptor)
         #if canImport(Darwin)
             // fsync on Apple systems leaves the bytes in the drive's cache.
             let result = fcntl(descriptor, F_FULLFSYNC)
@@ -95,14 +112,18 @@ final class File: Sendable {
             let result = fdatasync(descriptor)
         #endif
         if result != 0 { throw SystemError(call: "sync", path: path, number: errno) }
+        try faults?.didSync(path, descriptor)
     }
 
     /// Syncs size and times too.
     func syncAll() throws(SystemError) {
+        try faults?.willSync(path, descriptor)
         if fsync(descriptor) != 0 { throw SystemError(call: "sync", path: path, number: errno) }
+        try faults?.didSync(path, descriptor)
     }
 
     func truncate(to size: Int) throws(SystemError) {
+        try faults?.willTruncate(path, descriptor, to: size)
         if ftruncate(descriptor, off_t(size)) != 0 { throw SystemError(call: "truncate", path: path, number: errno) }
     }
 
@@ -130,6 +151,7 @@ final class File: Sendable {
 /// What is done to directories and names.
 enum Directory {
     static func sync(_ path: String) throws(SystemError) {
+        try FaultyDisks.disk(of: path + "/")?.willChangeNames(path)
         let directory = try File(path, O_RDONLY | O_DIRECTORY)
         if fsync(directory.descriptor) != 0 { throw SystemError(call: "sync", path: path, number: errno) }
     }
@@ -140,6 +162,7 @@ enum Directory {
     }
 
     static func rename(_ from: String, to: String) throws(SystemError) {
+        try FaultyDisks.disk(of: from)?.willChangeNames(from)
         #if canImport(Glibc)
             let result = Glibc.rename(from, to)
         #else
@@ -149,6 +172,7 @@ enum Directory {
     }
 
     static func remove(_ path: String) throws(SystemError) {
+        try FaultyDisks.disk(of: path)?.willChangeNames(path)
         if unlink(path) != 0, errno != ENOENT { throw SystemError(call: "unlink", path: path, number: errno) }
     }
 

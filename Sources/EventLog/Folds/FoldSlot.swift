@@ -9,12 +9,13 @@ final class FoldSlot: @unchecked Sendable {
     var table: FoldTable?
     var generation: UInt32 = 0
     /// When its rows were last frozen to be saved.
-    var lastSave = ContinuousClock.now
+    var lastSave: Duration
     /// Once it is broken nothing of it is written any more: the archive's rows stay as they were, and sound.
     var isBroken = false
 
-    init(_ fold: any EventFold) {
+    init(_ fold: any EventFold, now: Duration) {
         self.fold = fold
+        lastSave = now
         state = fold.makeState(over: nil)
     }
 
@@ -39,6 +40,8 @@ struct FoldCut: Sendable {
 /// What has been folded and not been flushed.
 struct FoldProgress {
     var cuts: [FoldCut] = []
+    /// Frozen rows that could not be written when nothing was in the journal: they go with the next that are.
+    var unsaved: [(slot: FoldSlot, rows: any FrozenRows)] = []
     /// The last frame that was folded, and cut.
     var foldedFrame: UInt64 = 0
     var cutFrame: UInt64 = 0
@@ -46,4 +49,9 @@ struct FoldProgress {
     var bytes = 0
     /// Whether every cut is to take all rows, as the store is about to close.
     var savesAll = false
+
+    mutating func takeUnsaved() -> [(slot: FoldSlot, rows: any FrozenRows)] {
+        defer { unsaved = [] }
+        return unsaved.filter { !$0.slot.isBroken }
+    }
 }

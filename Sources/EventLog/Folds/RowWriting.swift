@@ -9,8 +9,11 @@ final class RowWriting: Sendable {
     }
 
     private let state = Monitor(State())
+    private let runsInline: Bool
 
-    init() {
+    init(runsInline: Bool = false) {
+        self.runsInline = runsInline
+        if runsInline { return }
         WorkerThread.start { [state] in
             while true {
                 let job = state.withLock(waitingWhile: { $0.job == nil && !$0.isEnding }) { $0.job }
@@ -31,6 +34,14 @@ final class RowWriting: Sendable {
     }
 
     func start(_ rows: any FrozenRows, _ job: @escaping @Sendable () throws -> Void) {
+        if runsInline {
+            var failure: (any Error)?
+            do { try job() } catch { failure = error }
+            return state.withLock {
+                $0.rows = rows
+                $0.failure = failure
+            }
+        }
         state.withLock {
             $0.rows = rows
             $0.job = job
@@ -51,6 +62,7 @@ final class RowWriting: Sendable {
     }
 
     func end() {
+        if runsInline { return }
         state.withLock {
             $0.isEnding = true
             state.wakeAll()

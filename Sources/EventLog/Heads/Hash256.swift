@@ -50,9 +50,8 @@ public struct Hash256: Hashable, Sendable {
 
     /// A fresh secret from the system's generator.
     package static func random() -> Self {
-        var generator = SystemRandomNumberGenerator()
         var result = Self()
-        result.words = (generator.next(), generator.next(), generator.next(), generator.next())
+        result.words = (Randomness.next(), Randomness.next(), Randomness.next(), Randomness.next())
         return result
     }
 

@@ -4,9 +4,11 @@ extension PuncturedSeeds {
     private static let spineBytes = 33
     private static let subtreeBytes = 41
 
+    var encodedBytes: Int { Self.spineBytes + subtrees.count * Self.subtreeBytes }
+
     package var encoded: [UInt8] {
         var result: [UInt8] = []
-        result.reserveCapacity(Self.spineBytes + subtrees.count * Self.subtreeBytes)
+        result.reserveCapacity(encodedBytes)
         result.append(UInt8(spine.depth))
         spine.seed.withUnsafeBytes { result.append(contentsOf: $0) }
         for subtree in subtrees {

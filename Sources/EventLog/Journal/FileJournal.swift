@@ -207,6 +207,20 @@ final class FileJournal: Journal {
         state.withLock { $0.archivedFrame = max($0.archivedFrame, number) }
     }
 
+    /// Closes the files as they are; whatever is asked of it afterwards fails.
+    func abandon() {
+        state.withLock { state in
+            state.failure = SystemError(call: "write", path: directory, number: EBADF)
+            state.slots = []
+            state.isOpen = false
+        }
+    }
+
+    /// The archive took in events past the journal: the next frame begins behind them.
+    func skip(through position: Position) {
+        state.withLock { $0.writtenPosition = max($0.writtenPosition, position) }
+    }
+
     func close() throws {
         try finishOrFail(.close)
     }

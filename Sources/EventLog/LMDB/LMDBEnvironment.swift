@@ -259,18 +259,27 @@ final class LMDBEnvironment: @unchecked Sendable {
 
     /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
     func write<R>(_ body: (inout WriteTransaction) throws -> R) throws -> R {
+        let faults = FaultyDisks.disk(of: path)
         while true {
             do {
+                try Self.ask(faults) { faults throws(SystemError) in try faults.willCommit(path) }
                 var transaction: OpaquePointer?
                 try check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
                 var write = WriteTransaction(handle: transaction!)
                 let result = try body(&write)
                 try write.commit()
+                try Self.ask(faults) { faults throws(SystemError) in try faults.didCommit(path) }
                 return result
             } catch let error as LMDBError where error.code == MDB_MAP_FULL || error.code == MDB_MAP_RESIZED {
                 try grow(isResize: error.code == MDB_MAP_RESIZED)
             }
         }
+    }
+
+    /// What a test's disk says, as LMDB would say it.
+    private static func ask(_ faults: (any DiskFaults)?, _ body: (any DiskFaults) throws(SystemError) -> Void) throws(LMDBError) {
+        guard let faults else { return }
+        do throws(SystemError) { try body(faults) } catch { throw LMDBError(code: error.number, call: error.call) }
     }
 
     private func grow(isResize: Bool) throws {

@@ -11,6 +11,7 @@ extension EventStore {
     public func append(_ submissions: [Submission], isAtomic: Bool = false) async throws -> [AppendOutcome] {
         try checkWritable()
         if submissions.isEmpty { return [] }
+        if options.runsInline { return try run(.submissions(submissions, isAtomic: isAtomic)) }
         while true {
             let mustWait = queue.withLock { $0.waiting > 0 && $0.waiting + submissions.count > options.queueDepthMax && !$0.isClosing }
             guard mustWait else { break }
@@ -35,6 +36,10 @@ extension EventStore {
     /// Takes events as another store recorded them, with their seqs, origins and clocks (`import --exact`).
     package func adoptBlocking(_ events: [RecordedEvent], secrets: [LogID: [UInt8]]) throws -> [AppendOutcome] {
         try checkWritable()
+        return try run(.adoption(events, secrets: Self.seeds(secrets)))
+    }
+
+    static func seeds(_ secrets: [LogID: [UInt8]]) throws -> [LogID: PuncturedSeeds] {
         var seeds: [LogID: PuncturedSeeds] = [:]
         for (log, secret) in secrets {
             guard let parsed = PuncturedSeeds(secret: secret) else {
@@ -42,10 +47,10 @@ extension EventStore {
             }
             seeds[log] = parsed
         }
-        return try run(.adoption(events, secrets: seeds))
+        return seeds
     }
 
-    private func checkWritable() throws {
+    func checkWritable() throws {
         try checkOpen()
         if journal == nil { throw EventLogError(.readOnly, "\(path) is open for reading only") }
     }
@@ -100,6 +105,7 @@ extension EventStore {
 
     /// The writer's own thread: leads the queue for callers that may not wait, and syncs a relaxed store in time.
     func startThreads() {
+        if options.runsInline { return }
         WorkerThread.start { [self] in
             while true {
                 enum Next { case lead, sync, end }
@@ -198,13 +204,15 @@ extension EventStore {
 
     /// Decides, writes and syncs one group.
     private func commit(_ group: [Request]) -> [Result<[AppendOutcome], any Error>] {
-        leadership.withLock { leader in
+        let results = leadership.withLock { leader -> [Result<[AppendOutcome], any Error>] in
             do {
                 return try commit(group, &leader)
             } catch {
                 return group.map { _ in .failure(error) }
             }
         }
+        flushIfAsked()
+        return results
     }
 
     static func poisoned(_ path: String, _ error: any Error) -> EventLogError {
@@ -289,9 +297,9 @@ extension EventStore {
             }
         case .adoption(let events, let secrets):
             var pending = secrets
+            let key = keys.withLock { $0.file.current.secret }
             for event in events {
-                let key = keys.withLock { $0.file.current.secret }
-                let secret = pending.removeValue(forKey: event.log)
+                let secret = pending.isEmpty ? nil : pending.removeValue(forKey: event.log)
                 let (receipt, number) = try writer.adopt(event, secret: secret, key: key, into: &frame)
                 if let secret { keys.withLock { $0.ring.explicit[number] = secret } }
                 outcomes.append(.accepted(receipt))
@@ -320,7 +328,8 @@ extension EventStore {
         }
         switch request.work {
         case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) }
-        case .adoption(let events, let secrets): return events.reduce(0) { $0 + bound($1.event) } + secrets.count * 4096
+        case .adoption(let events, let secrets):
+            return events.reduce(0) { $0 + bound($1.event) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
         }
     }
 

@@ -24,7 +24,11 @@ extension EventStore {
     /// The last seq of a log, durable or not; 0: it has no events.
     package func lastSeq(of log: LogID) throws -> Seq {
         try checkOpen()
-        return try writer.withLock { try $0.state(of: log)?.row.seq } ?? 0
+        return try writer.withLock { writer in
+            // Behind a failed write it counts what may not be there.
+            if let failure = writer.failure { throw failure }
+            return try writer.state(of: log)?.row.seq
+        } ?? 0
     }
 
     /// The last seq of a log that the archive holds.

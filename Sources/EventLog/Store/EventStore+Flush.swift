@@ -26,6 +26,7 @@ extension EventStore {
             }
             return state.asked
         }
+        flushIfAsked()
         let failure = flushing.withLock(waitingWhile: { $0.done < ticket && !$0.hasEnded }) { $0.failure }
         if let failure { throw failure }
     }
@@ -39,6 +40,7 @@ extension EventStore {
             }
             return (state.slices, state.asked)
         }
+        flushIfAsked()
         let failure = flushing.withLock(waitingWhile: { $0.slices == seen && $0.done < ticket && !$0.hasEnded }) { $0.slices == seen ? $0.failure : nil }
         if let failure { throw failure }
     }
@@ -48,6 +50,20 @@ extension EventStore {
         flushing.withLock { state in
             state.slices += 1
             flushing.wakeAll()
+        }
+    }
+
+    /// Does on the caller's thread what a flush's thread would do now, in a store that has none.
+    package func flushIfAsked() {
+        guard options.runsInline else { return }
+        let isAsked = flushing.withLock { state in
+            defer { state.begun = state.asked }
+            return state.asked != state.begun
+        }
+        guard isAsked else { return }
+        inlineFlusher.withLock { flusher in
+            if flusher == nil { flusher = Flusher(store: self) }
+            flush(with: flusher!)
         }
     }
 
@@ -72,23 +88,27 @@ extension EventStore {
             }
             guard let shouldEnd else { continue }
             if shouldEnd { return }
-            var failure: EventLogError?
-            do {
-                try flusher.flush()
-            } catch let error as EventLogError {
-                failure = error
-            } catch let error as LMDBError {
-                failure = Archive.typed(error, archive.path)
-            } catch let error as SystemError {
-                failure = error.typed
-            } catch {
-                failure = EventLogError(.inputOutput, "\(archive.path): \(error)")
-            }
-            flushing.withLock { state in
-                state.done = state.begun
-                state.failure = failure
-                flushing.wakeAll()
-            }
+            flush(with: flusher)
+        }
+    }
+
+    private func flush(with flusher: Flusher) {
+        var failure: EventLogError?
+        do {
+            try flusher.flush()
+        } catch let error as EventLogError {
+            failure = error
+        } catch let error as LMDBError {
+            failure = Archive.typed(error, archive.path)
+        } catch let error as SystemError {
+            failure = error.typed
+        } catch {
+            failure = EventLogError(.inputOutput, "\(archive.path): \(error)")
+        }
+        flushing.withLock { state in
+            state.done = state.begun
+            state.failure = failure
+            flushing.wakeAll()
         }
     }
 }

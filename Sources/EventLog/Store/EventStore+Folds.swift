@@ -9,20 +9,45 @@ extension EventStore {
         foldProgress.withLock { progress in
             if isNew { tail.append(frame) }
             if folds.isEmpty { return }
-            var start = 0
-            while start < events.count {
-                // Readers never see half of an atomic batch: they come in between requests only.
-                let end = breaks.first { $0 >= start + Self.eventsALock } ?? events.count
-                foldLock.write {
-                    for slot in folds { for event in events[start..<end] { slot.apply(event) } }
-                    if end > start { foldedPosition = events[end - 1].position }
-                }
-                start = end
-            }
+            // Readers never see half of an atomic batch: they come in between requests only.
+            apply(events) { start in breaks.first { $0 >= start + Self.eventsALock } ?? events.count }
             progress.foldedFrame = frame.number
             progress.bytes += frame.bytes.count
             if progress.bytes >= flushBytes { cut(&progress) }
         }
+    }
+
+    /// Folds events that the archive took in past the journal, of which nothing is in the tail. Under `maintenance`, and while nothing is committed.
+    func fold(adopted events: [RecordedEvent]) {
+        if folds.isEmpty { return }
+        let due = foldProgress.withLock { _ in
+            apply(events) { min($0 + Self.eventsALock, events.count) }
+            let now = options.now
+            let due = folds.filter { isDue($0, now) }
+            for slot in due { slot.lastSave = now }
+            return due
+        }
+        do {
+            try save(due)
+        } catch {
+            // The events are kept; their rows are saved with the next that are, or folded again by an opening.
+        }
+    }
+
+    private func apply(_ events: [RecordedEvent], end: (_ start: Int) -> Int) {
+        var start = 0
+        while start < events.count {
+            let end = end(start)
+            foldLock.write {
+                for slot in folds { for event in events[start..<end] { slot.apply(event) } }
+                if end > start { foldedPosition = events[end - 1].position }
+            }
+            start = end
+        }
+    }
+
+    private func isDue(_ slot: FoldSlot, _ now: Duration) -> Bool {
+        !slot.isBroken && (slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
     }
 
     /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
@@ -34,11 +59,9 @@ extension EventStore {
     /// Freezes what the folds hold as of the last folded frame.
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
-        let now = ContinuousClock.now
-        let due = folds.filter { slot in
-            !slot.isBroken && (progress.savesAll || slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
-        }
-        let rows = foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
+        let now = options.now
+        let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, now)) }
+        let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
         for slot in due { slot.lastSave = now }
         progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: rows))
         progress.cutFrame = progress.foldedFrame
@@ -84,20 +107,27 @@ extension EventStore {
     func saveFolds() throws {
         try maintenance.withLock { _ in
             guard tail.isEmpty else { return }
-            let position = try archive.environment.read { [archive] in try archive.state($0).position }
-            for slot in folds where !slot.isBroken {
-                guard let table = slot.table else { continue }
-                let rows = foldLock.write { slot.state.freeze() }
-                var batch = RowBatch()
-                try rows.encode(into: &batch)
-                if batch.rows.isEmpty { continue }
-                try archive.environment.write { [archive] transaction in
-                    try batch.write(to: table.table, &transaction)
-                    try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
-                }
-                settle(rows, in: slot)
-            }
+            try save(folds.filter { !$0.isBroken })
         }
+    }
+
+    /// Writes rows in a transaction of their own, while the archive stands still and nothing is in the journal.
+    private func save(_ slots: [FoldSlot]) throws {
+        if slots.isEmpty { return }
+        let rows = foldProgress.withLock { progress in
+            progress.takeUnsaved() + foldLock.write { slots.map { (slot: $0, rows: $0.state.freeze()) } }
+        }
+        do {
+            let position = try archive.environment.read { [archive] in try archive.state($0).position }
+            let batches = try FoldBatch.encode(rows, position: position)
+            if batches.contains(where: { !$0.isEmpty }) {
+                try archive.environment.write { [archive] transaction in for batch in batches { try batch.write(archive, &transaction) } }
+            }
+        } catch {
+            foldProgress.withLock { $0.unsaved = rows }
+            throw error
+        }
+        for (slot, rows) in rows { settle(rows, in: slot) }
     }
 
     /// The names of the folds that were named when the store was opened.
@@ -213,7 +243,7 @@ extension EventStore {
     ) throws {
         var position = from
         // Rows are encoded and written by another thread while this one folds on.
-        let writer = RowWriting()
+        let writer = RowWriting(runsInline: options.runsInline)
         defer { writer.end() }
         func save() throws {
             if let done = try writer.wait() { state.settle(done) }
@@ -366,6 +396,7 @@ extension EventStore {
                 }
                 state.settle(rows)
                 // Cuts that wait for their flush name the old state's rows: each gets the new one's as of the same frame.
+                cuts.unsaved.removeAll { $0.slot === slot }
                 for index in cuts.cuts.indices { cuts.cuts[index].rows.removeAll { $0.slot === slot } }
                 for frame in isOpening ? [] : tail.snapshot.frames {
                     for index in frame.items.indices where frame.firstPosition + Position(index) > target {

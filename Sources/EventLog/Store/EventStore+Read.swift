@@ -4,6 +4,9 @@ extension EventStore {
     /// The last position that readers see.
     public var lastPosition: Position { tail.snapshot.visible }
 
+    /// The store's clock: the greatest HLC that it gave or adopted. A replica's own events come after it.
+    package var clock: HLC { writer.withLock { $0.hlc } }
+
     /// Gives events in commit order, from one position through another, of the whole store or of one log, until the closure says false.
     ///
     /// Streams: memory does not grow with the store. Sees what was durable when it was called.

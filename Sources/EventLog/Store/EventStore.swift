@@ -76,6 +76,8 @@ public final class EventStore: Sendable {
     let writer: Monitor<Writer>
     let queue = Monitor(Queue())
     let flushing = Monitor(FlushState())
+    /// What flushes in a store without threads.
+    let inlineFlusher = Monitor<Flusher?>(nil)
     let keys: Monitor<(file: KeyFile, ring: KeyRing)>
     let replicaNumbers: Monitor<[ReplicaID: UInt64]>
     let readers = Monitor<[ReaderBox]>([])
@@ -173,10 +175,11 @@ public final class EventStore: Sendable {
         replicaNumbers = Monitor([:])
         let ring = try Self.keyRing(archive, file, state)
         keys = Monitor((file, ring))
-        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low), options.wallClock)
         writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
-        folds = options.folds.map { FoldSlot($0) }
+        let now = options.now
+        folds = options.folds.map { FoldSlot($0, now: now) }
         try foldTail()
         // The folds' rows are read when somebody asks; events and logs' rows say themselves what is newer.
         if options.folds.isEmpty { archive.environment.unpin() }
@@ -228,10 +231,11 @@ public final class EventStore: Sendable {
             }
         }
         replicaNumbers = Monitor(numbers)
-        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low))
+        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low), options.wallClock)
         writer.collects = !options.folds.isEmpty || options.observer != nil
         self.writer = Monitor(writer)
-        folds = options.folds.map { FoldSlot($0) }
+        let now = options.now
+        folds = options.folds.map { FoldSlot($0, now: now) }
         try foldTail()
         startThreads()
     }
@@ -351,6 +355,35 @@ public final class EventStore: Sendable {
         }
     }
 
+    /// Lets go of the files as a process that is killed does: nothing is flushed, nothing written. For a store without threads.
+    package func abandon() {
+        precondition(options.runsInline, "only a store that runs inline can be abandoned: close it")
+        guard
+            isOpen.withLock({ open in
+                defer { open = false }
+                return open
+            })
+        else { return }
+        queue.withLock { $0.isClosing = true }
+        inlineFlusher.withLock { $0 = nil }
+        readers.withLock { $0 = [] }
+        archive.environment.close()
+        journal?.abandon()
+        lockFile?.unlock()
+    }
+
+    /// The archive says that the journal reaches to a frame which holds nothing that is not archived.
+    private func vouch(forFrame frame: UInt64) throws {
+        guard try archive.environment.read({ [archive] in try archive.state($0).frame }) < frame else { return }
+        try archive.environment.write { [archive] transaction in
+            guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { return }
+            var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
+            state.frame = frame
+            state.commit += 1
+            try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+        }
+    }
+
     /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
     ///
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.
@@ -385,20 +418,17 @@ public final class EventStore: Sendable {
         }
         flushing.withLock { state in
             state.isClosing = true
+            if options.runsInline { state.hasEnded = true }
             flushing.wakeAll()
         }
         flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
+                // A closing that failed here left a frame that the archive has not heard of: another behind it would follow nothing.
+                try vouch(forFrame: journal.lastFrame)
                 try journal.close()
                 // The archive vouches for the closing frame: a journal that ends before it is damage.
-                try archive.environment.write { [archive] transaction in
-                    guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else { return }
-                    var state = try Archive.State(decoding: Archive.open(Archive.MetaKey.state, bytes, "the store's state"))
-                    state.frame = journal.lastFrame
-                    state.commit += 1
-                    try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
-                }
+                try vouch(forFrame: journal.lastFrame)
                 if try isCompacting || isWorthCompacting() { try rewriteArchive() }
             } catch { failure = error }
         }

@@ -34,6 +34,8 @@ final class Flusher {
     private unowned let store: EventStore
     private var encoder = RunEncoder(shape: RunShape())
     private var memory: Memory?
+    /// The archive's count of commits after the last flush: beyond it, others have changed what `memory` knows.
+    private var commit: UInt64?
     private var sealed = ByteBuffer(capacity: 1 << 20)
     private var rows = ByteBuffer(capacity: 1 << 16)
 
@@ -84,6 +86,7 @@ final class Flusher {
     private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
         let archive = store.archive
         var state = try archive.environment.read { try archive.state($0) }
+        if state.commit != commit { memory = Memory(master: ring.master.cursor(), ring: ring.version) }
         var touched: [Int] = []
         var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []
         var nextNumber = state.nextNumber
@@ -220,7 +223,7 @@ final class Flusher {
             memory.logs[place].isTouched = false
         }
         let key = store.keys.withLock { $0.file.current.secret }
-        let batches = try encode(cut, position: state.position)
+        let batches = try FoldBatch.encode(cut?.rows ?? [], position: state.position)
         try archive.environment.write { transaction in
             for run in runs {
                 let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
@@ -244,6 +247,7 @@ final class Flusher {
             for batch in batches { try batch.write(archive, &transaction) }
             try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
         }
+        commit = state.commit
         if let cut { store.settle(cut) }
         store.replicaNumbers.withLock { $0 = numbers }
         // In this order: whoever looks at the tail and then at the archive misses nothing.
@@ -251,36 +255,5 @@ final class Flusher {
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
         store.journal?.recycle(throughFrame: state.frame)
         store.noteSlice()
-    }
-
-    /// One fold's rows on their way into the archive.
-    private final class FoldBatch {
-        let slot: FoldSlot
-        let table: FoldTable
-        let position: Position
-        let rows: RowBatch
-
-        init(_ slot: FoldSlot, _ table: FoldTable, _ position: Position, _ rows: consuming RowBatch) {
-            self.slot = slot
-            self.table = table
-            self.position = position
-            self.rows = rows
-        }
-
-        func write(_ archive: Archive, _ transaction: inout WriteTransaction) throws {
-            try rows.write(to: table.table, &transaction)
-            try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
-        }
-    }
-
-    private func encode(_ cut: FoldCut?, position: Position) throws -> [FoldBatch] {
-        var batches: [FoldBatch] = []
-        for (slot, rows) in cut?.rows ?? [] {
-            guard let table = slot.table else { continue }
-            var batch = RowBatch()
-            try rows.encode(into: &batch)
-            batches.append(FoldBatch(slot, table, position, batch))
-        }
-        return batches
     }
 }

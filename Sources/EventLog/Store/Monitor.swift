@@ -93,6 +93,12 @@ package enum WorkerThread {
     }
 }
 
+/// Time since some moment, which no setting of clocks changes.
+enum UptimeClock {
+    private static let start = ContinuousClock.now
+    static func now() -> Duration { ContinuousClock.now - start }
+}
+
 /// The wall clock.
 package enum WallClock {
     package static func milliseconds() -> UInt64 {

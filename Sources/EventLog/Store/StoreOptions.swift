@@ -25,6 +25,12 @@ public struct StoreOptions: Sendable {
     /// Told of events that have just become visible, in commit order, by the thread that committed them; of none when a relaxed store's sync showed
     /// in the log what was folded before.
     package var observer: (@Sendable ([RecordedEvent]) -> Void)?
+    /// The store starts no thread: whoever appends leads, and a commit ends with the flush that it asked for. For one thread, as in a simulation.
+    package var runsInline = false
+    /// Milliseconds since 1970 for the events that the store accepts; `nil`: the system's clock.
+    package var wallClock: (@Sendable () -> UInt64)?
+    /// Time that only passes, by which folded rows are saved; `nil`: the system's.
+    package var uptime: (@Sendable () -> Duration)?
 
     public init(
         access: Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,
@@ -36,4 +42,9 @@ public struct StoreOptions: Sendable {
         self.queueDepthMax = queueDepthMax
         self.mapBytesMax = mapBytesMax
     }
+}
+
+extension StoreOptions {
+    /// Time that only passes.
+    var now: Duration { uptime?() ?? UptimeClock.now() }
 }

@@ -5,6 +5,9 @@ public struct Submission: Sendable {
     public var origin: Origin?
     /// The hub's own tidying up: asks no participation of the author.
     package var isOwnHousekeeping = false
+    /// The sender says that it never sent this origin before. If the origin's counter was handled all the same, for another event or for none that was
+    /// recorded, the answer is `originConflict` and not what the older event got: a device that was restored from a backup uses counters again.
+    package var isFirstSending = false
 
     public init(_ event: Event, origin: Origin? = nil) {
         self.event = event

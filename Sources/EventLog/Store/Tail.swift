@@ -43,6 +43,14 @@ final class Tail: Sendable {
 
     func show(through position: Position) { state.withLock { $0.visible = max($0.visible, position) } }
 
+    /// The archive took in events past the journal, while nothing is in the tail.
+    func adopt(through position: Position) {
+        state.withLock {
+            $0.archived = max($0.archived, position)
+            $0.visible = max($0.visible, position)
+        }
+    }
+
     func drop(throughFrame number: UInt64, archived: Position) {
         state.withLock { state in
             let gone = state.frames.firstIndex { $0.number > number } ?? state.frames.count

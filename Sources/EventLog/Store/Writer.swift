@@ -18,7 +18,10 @@ final class Writer {
     var collects = false
     private(set) var collected: [RecordedEvent] = []
 
-    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID) {
+    private let wallClock: @Sendable () -> UInt64
+
+    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID, _ wallClock: (@Sendable () -> UInt64)?) {
+        self.wallClock = wallClock ?? { WallClock.milliseconds() }
         self.archive = archive
         self.tail = tail
         self.ownReplica = ownReplica
@@ -112,6 +115,19 @@ final class Writer {
         users = users.filter { stays($0.value) }
     }
 
+    /// The archive took in events past us, while nothing was in the tail.
+    func adopted(_ logs: some Sequence<LogID>, _ state: Archive.State) {
+        for log in logs {
+            switch log {
+            case .conversation(let id): conversations[id] = nil
+            case .user(let user): users[user] = nil
+            }
+        }
+        nextPosition = state.position + 1
+        nextNumber = state.nextNumber
+        hlc = max(hlc, HLC(rawValue: state.hlc))
+    }
+
     /// Forgets decoded runs, as one was rewritten.
     func forgetRuns() { reader.forget() }
 
@@ -151,7 +167,7 @@ final class Writer {
             }
         case .accept(let target):
             let state = try makeState(of: event.log)
-            hlc = hlc.next(wallMilliseconds: WallClock.milliseconds())
+            hlc = hlc.next(wallMilliseconds: wallClock())
             let origin: Origin
             if let given = submission.origin {
                 origin = given
@@ -200,7 +216,7 @@ final class Writer {
         let event = submission.event
         if let origin = submission.origin {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
-            if let known = try handledBefore(event, origin) { return known }
+            if let known = try handledBefore(event, origin, isFirstSending: submission.isFirstSending) { return known }
         }
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let state = try state(of: .conversation(event.conversation))
@@ -208,11 +224,11 @@ final class Writer {
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
-    private func handledBefore(_ event: Event, _ origin: Origin) throws -> Decision? {
+    private func handledBefore(_ event: Event, _ origin: Origin, isFirstSending: Bool) throws -> Decision? {
         guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
         let lane = state.row.lanes[position]
         guard origin.counter <= lane.mark else { return nil }
-        if let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
+        if !isFirstSending, let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
         if let recorded = try find(origin, in: state) {
             var old = ByteBuffer()
             var new = ByteBuffer()
@@ -223,6 +239,8 @@ final class Writer {
                 && recorded.event.conversation == event.conversation && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
             return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
         }
+        // It was refused, or a duplicate of something: another event's answer, if this one is new.
+        if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
         // It was a duplicate of something then; it is not asked again whether it would be accepted now.
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let conversation = try self.state(of: .conversation(event.conversation))
@@ -277,8 +295,10 @@ final class Writer {
 
     private func located(_ position: Position) throws -> (TailFrame, Int)? {
         guard position >= frameStart else { return tail.snapshot.frame(of: position) }
-        guard let building, case let index = Int(position - building.firstPosition), index < building.items.count else { throw NotInTailYet() }
-        return (building, index)
+        if let building, case let index = Int(position - building.firstPosition), index < building.items.count { return (building, index) }
+        // Whoever asks between two commits finds the last frame where all others are.
+        guard let found = tail.snapshot.frame(of: position) else { throw NotInTailYet() }
+        return found
     }
 
     /// Makes the row name all slices that the archive holds by now.
@@ -302,10 +322,12 @@ final class Writer {
         guard recorded.isErased == (recorded.commitment != nil) else {
             throw EventLogError(.invalidArgument, "log \(recorded.log) seq \(recorded.seq): an erased event comes with the commitment to its body")
         }
-        let state = try makeState(of: recorded.log)
-        guard recorded.seq == state.row.seq + 1 else {
-            throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(state.row.seq) (I2)")
+        // Before a new log gets a number: the flush numbers only what the journal tells of.
+        let last = try state(of: recorded.log)?.row.seq ?? 0
+        guard recorded.seq == last + 1 else {
+            throw EventLogError(.invalidArgument, "log \(recorded.log): seq \(recorded.seq) cannot follow \(last) (I2)")
         }
+        let state = try makeState(of: recorded.log)
         if let secret {
             let wrapped = try Wrapping.wrap(secret.encoded, key: key, for: "log \(recorded.log)")
             frame.put(SecretRecord(log: recorded.log, wrapped: wrapped))

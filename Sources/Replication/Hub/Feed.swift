@@ -58,9 +58,8 @@ package struct Feed {
     /// The next frame; `nil` if nothing can be sent now.
     package mutating func next(_ source: Source) throws -> Piece? {
         try plan(source.store)
-        while let run = runs.last {
+        while let run = runs.popLast() {
             if let piece = try whole(run, source) ?? part(of: run, source) { return piece }
-            runs.removeLast()
         }
         return try newest(source)
     }
@@ -93,7 +92,6 @@ package struct Feed {
             if let note = try note(slice.log, first: slice.firstSeq, last: end, isEnd: lastRun[slice.log] == position, source) { notes.append(note) }
             advance(slice.log, behind: end, source)
         }
-        runs.removeLast()
         return Piece(frame: .segment(SegmentFrame(run: stored.bytes, logs: notes)), events: stored.eventCount)
     }
 
@@ -107,7 +105,6 @@ package struct Feed {
         } _: {
             events.append($0)
         }
-        runs.removeLast()
         if events.isEmpty { return nil }
         let lastRun = lastRun
         return try piece(events, source) { lastRun[$0] == position }

@@ -16,9 +16,11 @@ public final class Hub: Sendable {
 
     struct State {
         var index = HubIndex()
-        var connections: [ObjectIdentifier: HubConnection] = [:]
-        var byUser: [UserID: [ObjectIdentifier: HubConnection]] = [:]
-        var everything: [ObjectIdentifier: HubConnection] = [:]
+        /// By their numbers, not their addresses: so a simulation meets them in the same order each time.
+        var connections: [UInt64: HubConnection] = [:]
+        var lastNumber: UInt64 = 0
+        var byUser: [UserID: [UInt64: HubConnection]] = [:]
+        var everything: [UInt64: HubConnection] = [:]
         var isShutDown = false
     }
 
@@ -42,9 +44,13 @@ public final class Hub: Sendable {
     ///   - send: takes whole messages, in order, never two at once; must not wait.
     ///   - close: is called at most once, after the last `send`.
     public func connect(send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) -> HubConnection {
-        let connection = HubConnection(hub: self, send: send, close: close)
+        let number = state.withLock { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        let connection = HubConnection(hub: self, number: number, send: send, close: close)
         let isLate = state.withLock { state in
-            state.connections[ObjectIdentifier(connection)] = connection
+            state.connections[connection.number] = connection
             return state.isShutDown
         }
         counters.opened()
@@ -74,23 +80,23 @@ public final class Hub: Sendable {
 
     func joined(_ connection: HubConnection, _ identity: Identity, seesEverything: Bool) {
         state.withLock { state in
-            guard state.connections[ObjectIdentifier(connection)] != nil else { return }
+            guard state.connections[connection.number] != nil else { return }
             if seesEverything {
-                state.everything[ObjectIdentifier(connection)] = connection
+                state.everything[connection.number] = connection
             } else {
-                state.byUser[identity.user, default: [:]][ObjectIdentifier(connection)] = connection
+                state.byUser[identity.user, default: [:]][connection.number] = connection
             }
         }
     }
 
     func left(_ connection: HubConnection, _ identity: Identity?) {
         let wasThere = state.withLock { state in
-            state.everything[ObjectIdentifier(connection)] = nil
+            state.everything[connection.number] = nil
             if let user = identity?.user {
-                state.byUser[user]?[ObjectIdentifier(connection)] = nil
+                state.byUser[user]?[connection.number] = nil
                 if state.byUser[user]?.isEmpty ?? false { state.byUser[user] = nil }
             }
-            return state.connections.removeValue(forKey: ObjectIdentifier(connection)) != nil
+            return state.connections.removeValue(forKey: connection.number) != nil
         }
         if wasThere { counters.closed() }
     }
@@ -115,7 +121,7 @@ public final class Hub: Sendable {
     /// Events are durable: everybody whom they concern is told, by the thread that committed them. It says which logs, the connections read themselves.
     private func committed(_ events: [RecordedEvent]) {
         let woken = state.withLock { state -> [HubConnection] in
-            var woken: [ObjectIdentifier: HubConnection] = [:]
+            var woken: [UInt64: HubConnection] = [:]
             for event in events {
                 state.index.fold(event)
                 for (id, connection) in state.everything {

@@ -5,6 +5,7 @@ internal import ConversationStore
 /// `@unchecked Sendable`: `session`, `feed` and what stands beside them are touched by jobs of the mailbox only.
 public final class HubConnection: @unchecked Sendable {
     private let hub: Hub
+    let number: UInt64
     private let send: @Sendable ([UInt8]) -> Void
     private let close: @Sendable (Bye) -> Void
     private let mailbox: Mailbox
@@ -39,8 +40,9 @@ public final class HubConnection: @unchecked Sendable {
     /// Bytes of messages that may wait to be handled: who sends more without waiting for credit is cut off.
     private static let backlogBytesMax = 32 << 20
 
-    init(hub: Hub, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
+    init(hub: Hub, number: UInt64, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
         self.hub = hub
+        self.number = number
         self.send = send
         self.close = close
         mailbox = Mailbox(hub.options.execution)
@@ -254,8 +256,13 @@ public final class HubConnection: @unchecked Sendable {
                 send(bytes)
             }
             held = []
+            // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
+            if awaitsHeads {
+                for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
+                return try feedSome()
+            }
             var offers: [HeadsFrame.Item] = []
-            for (log, seq) in changed where isInScope(log) {
+            for (log, seq) in changed where isInScope(log) && !offered.contains(log) {
                 guard joined.contains(log) else {
                     feed.want(log, from: seq)
                     continue
@@ -364,6 +371,11 @@ public final class HubConnection: @unchecked Sendable {
 
     private func decided(_ answers: (accepted: [Accepted], refused: [Refused]), _ bytes: Int) {
         isPushing = false
+        var answers = answers
+        for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
+            // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
+            answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+        }
         hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
         perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         decideNext()

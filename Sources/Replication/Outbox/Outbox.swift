@@ -131,8 +131,12 @@ final class Outbox {
 
     // Sending.
 
-    /// A new session: what was sent before and not answered is sent again, first.
-    func beginSession() { inFlight = [] }
+    /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
+    /// set back knows nothing of it.
+    func beginSession() {
+        inFlight = []
+        for index in entries.indices { entries[index].acceptedSeq = nil }
+    }
 
     /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
     /// counters are not given to others.

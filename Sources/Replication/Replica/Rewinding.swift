@@ -30,9 +30,12 @@ enum Rewinding {
 
     private static func rewrite(_ path: String, _ plan: [LogID: Seq], _ options: ReplicaOptions) throws {
         var lost: [RecordedEvent] = []
-        let source = try EventStore.open(at: path, options: StoreOptions(access: .existing))
+        var log = options.store.log
+        log.access = .existing
+        let source = try EventStore.open(at: path, options: log)
         do {
-            let target = try EventStore.open(at: aside(path))
+            log.access = .readWrite
+            let target = try EventStore.open(at: aside(path), options: log)
             do {
                 var batch: [RecordedEvent] = []
                 var secrets: [LogID: [UInt8]] = [:]

@@ -14,6 +14,7 @@ struct Failure: Error {
         static let cannotCreate = Code(rawValue: 73)
         static let inputOutput = Code(rawValue: 74)
         static let tryAgain = Code(rawValue: 75)
+        static let noPermission = Code(rawValue: 77)
     }
 
     let code: Code

@@ -1,3 +1,4 @@
+import EventLog
 import Glibc
 import Synchronization
 
@@ -45,6 +46,14 @@ enum Signals {
         sigemptyset(&set)
         for number in handled { sigaddset(&set, number) }
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
+    }
+
+    /// Runs the closure, on a thread of its own, when SIGINT, SIGTERM or SIGHUP comes.
+    static func whenTold(_ body: @escaping @Sendable () -> Void) {
+        watch()
+        WorkerThread.start {
+            while true { if case .signal = wait() { body() } }
+        }
     }
 
     /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.

@@ -1,0 +1,29 @@
+import Hummingbird
+import NIOCore
+import Replication
+
+/// `/metrics`: the server's, the hub's and the process's figures in Prometheus' text format 0.0.4.
+enum MetricsPage {
+    static func response(_ metrics: ServerMetrics, _ hub: HubStatistics?, _ gate: Gate) -> Response {
+        var text = PrometheusText()
+        text.gauge("convstore_sockets", "WebSockets open now.", Double(gate.sockets))
+        if let hub { add(hub, to: &text) }
+        metrics.registry.write(to: &text)
+        ProcessFigures().write(to: &text)
+        return Response(
+            status: .ok, headers: [.contentType: "text/plain; version=0.0.4; charset=utf-8", .cacheControl: "no-store"],
+            body: .init(byteBuffer: ByteBuffer(string: text.text)))
+    }
+
+    private static func add(_ hub: HubStatistics, to text: inout PrometheusText) {
+        text.gauge("convstore_hub_connections", "Peers of the hub now.", Double(hub.connections))
+        text.counter("convstore_hub_connections_total", "Peers that came.", hub.connectionsTotal)
+        text.counter("convstore_hub_messages_received_total", "Messages from peers.", hub.messagesReceived)
+        text.counter("convstore_hub_bytes_received_total", "Bytes of messages from peers.", hub.bytesReceived)
+        text.counter("convstore_hub_messages_sent_total", "Messages to peers.", hub.messagesSent)
+        text.counter("convstore_hub_bytes_sent_total", "Bytes of messages to peers.", hub.bytesSent)
+        text.counter("convstore_hub_events_sent_total", "Events sent to peers.", hub.eventsSent)
+        text.counter("convstore_hub_events_accepted_total", "Pushed events that were accepted.", hub.eventsAccepted)
+        text.counter("convstore_hub_events_refused_total", "Pushed events that were refused.", hub.eventsRefused)
+    }
+}

@@ -1,0 +1,27 @@
+/// Why a server cannot be started.
+public struct HubServerError: Error, Sendable, CustomStringConvertible {
+    public struct Code: Hashable, Sendable {
+        private enum Base { case invalidCertificate, invalidKey, invalidTokenKey, cannotListen }
+        private let base: Base
+        private init(_ base: Base) { self.base = base }
+
+        public static var invalidCertificate: Self { Self(.invalidCertificate) }
+        /// The key is unreadable, or not the certificate's.
+        public static var invalidKey: Self { Self(.invalidKey) }
+        /// The file holds no key with which tokens can be checked.
+        public static var invalidTokenKey: Self { Self(.invalidTokenKey) }
+        /// The address is taken, not ours, or not allowed.
+        public static var cannotListen: Self { Self(.cannotListen) }
+    }
+
+    public let code: Code
+    /// What, where, and what to do. Never a part of a key.
+    public let message: String
+
+    init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { message }
+}

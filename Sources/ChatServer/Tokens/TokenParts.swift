@@ -1,0 +1,100 @@
+import EventLog
+import FoundationEssentials
+
+/// A token's header, as far as it means something here.
+struct TokenHeader: Decodable {
+    var alg: String
+    var kid: String?
+    var typ: String?
+    // Present or not is all that counts: they would have us trust what the token brings along.
+    private var crit: Anything?
+    private var jku: Anything?
+    private var jwk: Anything?
+    private var x5u: Anything?
+    private var x5c: Anything?
+
+    init(_ bytes: [UInt8]) throws(TokenVerifier.Flaw) {
+        guard MemberNames.areUnique(in: bytes), let header = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { throw .malformed }
+        guard header.crit == nil, header.jku == nil, header.jwk == nil, header.x5u == nil, header.x5c == nil else { throw .header }
+        if let type = header.typ?.lowercased(), type != "jwt", type != "at+jwt" { throw .header }
+        self = header
+    }
+
+    private struct Anything: Decodable {
+        init(from decoder: any Decoder) throws {}
+    }
+}
+
+/// A token's claims, as far as they mean something here.
+struct TokenClaims: Decodable {
+    var sub: String?
+    var iss: String?
+    var aud: [String]
+    var exp: Double?
+    var nbf: Double?
+    var service: Bool
+
+    init(_ bytes: [UInt8]) throws(TokenVerifier.Flaw) {
+        guard MemberNames.areUnique(in: bytes), let claims = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { throw .malformed }
+        self = claims
+    }
+
+    private enum Key: String, CodingKey { case sub, iss, aud, exp, nbf, service }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: Key.self)
+        sub = try values.decodeIfPresent(String.self, forKey: .sub)
+        iss = try values.decodeIfPresent(String.self, forKey: .iss)
+        exp = try values.decodeIfPresent(Double.self, forKey: .exp)
+        nbf = try values.decodeIfPresent(Double.self, forKey: .nbf)
+        service = try values.decodeIfPresent(Bool.self, forKey: .service) ?? false
+        // One name, or a list.
+        if let one = try? values.decode(String.self, forKey: .aud) { aud = [one] } else { aud = try values.decodeIfPresent([String].self, forKey: .aud) ?? [] }
+    }
+}
+
+/// RFC 7515's base64: without padding, and strict, so that no two texts are the same token.
+enum Base64URL {
+    static func decode(_ text: some StringProtocol) -> [UInt8]? {
+        guard !text.contains(where: { $0 == "+" || $0 == "/" || $0 == "=" }) else { return nil }
+        let padding = String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
+        return Base64.decode(String(text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 }) + padding)
+    }
+}
+
+/// Of two members with one name, readers disagree which counts: such an object is refused.
+enum MemberNames {
+    /// Whether the members of the outermost object have different names. What is malformed otherwise is for the decoder to find.
+    static func areUnique(in bytes: [UInt8]) -> Bool {
+        var names: Set<[UInt8]> = []
+        var depth = 0
+        var at = 0
+        while at < bytes.count {
+            switch bytes[at] {
+            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: "\""):
+                var end = at + 1
+                var isEscaped = false
+                while end < bytes.count, bytes[end] != UInt8(ascii: "\"") {
+                    if bytes[end] == UInt8(ascii: "\\") {
+                        isEscaped = true
+                        end += 1
+                    }
+                    end += 1
+                }
+                guard end < bytes.count else { return false }
+                var next = end + 1
+                while next < bytes.count, [0x20, 0x09, 0x0A, 0x0D].contains(bytes[next]) { next += 1 }
+                if depth == 1, next < bytes.count, bytes[next] == UInt8(ascii: ":") {
+                    // A name can be spelt in many ways with escapes, and nobody needs them.
+                    guard !isEscaped, names.insert(Array(bytes[at...end])).inserted else { return false }
+                }
+                at = end
+            default: break
+            }
+            at += 1
+        }
+        return true
+    }
+}

@@ -1,0 +1,34 @@
+/// Bugs that the simulator plants to see whether it would find them. No production code sets one.
+package enum PlantedBug: String, CaseIterable, Sendable {
+    /// The hub does not say that it has recorded an event.
+    case dropAcknowledgement
+    /// A replica's event that comes again is taken again.
+    case applyTwice
+    /// A clock in the future wins for ever.
+    case compareWithoutClamp
+    /// A replica takes a hub's word for what its events lead to.
+    case skipHeadCheck
+    /// What a lane has sent before is forgotten.
+    case forgetLaneMark
+    /// The hub says that a replica has everything before it has sent it.
+    case advanceCursorEarly
+    /// Everybody sees every conversation.
+    case leakToStrangers
+    /// What no hub has answered is gone with the process.
+    case loseOutbox
+    /// An append is acknowledged before it is synced.
+    case answerBeforeSync
+    /// A lane's events are sent in another order.
+    case reorderLane
+    /// Who left goes on seeing what is written.
+    case ignoreLeave
+    /// What the hub refuses is forgotten.
+    case dropRefused
+    /// A hub believes every cursor.
+    case believeCursors
+
+    /// The one that is planted, within a simulation.
+    @TaskLocal package static var current: PlantedBug?
+
+    package var isPlanted: Bool { Self.current == self }
+}

@@ -1,0 +1,171 @@
+extension EventStore {
+    /// Takes a segment as another store's archive holds it (``storedRun(containing:)``) into this store's archive: without the journal, and without
+    /// compressing it again. For each of its logs it must begin just where this store's log ends.
+    ///
+    /// Appends wait meanwhile. What the journal holds is archived first. The run, the rows of its logs, their secrets and the store's state become durable
+    /// in one commit of the archive: all of it is kept, or nothing.
+    ///
+    /// - Parameter secrets: of logs that this store does not hold yet, as `secret(of:)` gives them; those of others are ignored.
+    /// - Parameter check: called for each log with the tree that it will have, before anything is kept; what it throws ends the call. It may read the
+    ///   store, not append.
+    /// - Returns: the logs and their new last seqs.
+    /// - Throws: `SegmentError` for bytes that are no segment of a store; `EventLogError`: `invalidArgument` if a log does not begin where this store's
+    ///   ends (I2), or a salt is missing; `diskFull` (nothing was written), `unknownOutcome`, `damaged`, `closed` or `readOnly`.
+    package func adoptRun(
+        _ bytes: [UInt8], secrets: [LogID: [UInt8]], check: (LogID, CompactRange) throws -> Void
+    ) throws -> [LogID: Seq] {
+        try checkWritable()
+        let run = try bytes.withUnsafeBytes { try SegmentCodec.open($0, eventsMax: SegmentCodec.eventsMax, rawBytesMax: SegmentCodec.rawBytesMax) }
+        let seeds = try Self.seeds(secrets)
+        return try leadership.withLock { leader in
+            _ = leader.hasUnsynced
+            if let failure = writer.withLock({ $0.failure }) { throw failure }
+            if !tail.isEmpty { try flush() }
+            return try maintenance.withLock { _ in
+                guard tail.isEmpty else { throw EventLogError(.inputOutput, "\(path): the journal's events could not be archived; try again") }
+                let adoption = try RunAdoption(run, bytes, seeds, self, check)
+                try keep(adoption)
+                let last = adoption.logs.map { ($0.row.id, $0.row.seq) }
+                writer.withLock { $0.adopted(last.map(\.0), adoption.state) }
+                journal!.skip(through: adoption.state.position)
+                // In this order: whoever looks at the tail and then at the archive misses nothing.
+                tail.adopt(through: adoption.state.position)
+                fold(adopted: adoption.events)
+                options.observer?(adoption.events)
+                return Dictionary(uniqueKeysWithValues: last)
+            }
+        }
+    }
+
+    private func keep(_ adoption: RunAdoption) throws {
+        // Before the commit: whoever sees a log's row finds its secret. Nobody asks for numbers that no row has.
+        let fresh = adoption.logs.compactMap { log in log.secret.map { (number: log.row.number, seeds: $0) } }
+        let key = keys.withLock { keys in
+            for log in fresh { keys.ring.explicit[log.number] = log.seeds }
+            return keys.file.current.secret
+        }
+        do {
+            let secrets = try fresh.map { ($0.number, try Wrapping.wrap($0.seeds.encoded, key: key, for: "log \($0.number)")) }
+            try archive.environment.write { [archive] transaction in
+                try transaction.put(archive.runs, Archive.key(position: adoption.position), adoption.bytes, isAppend: true)
+                for row in adoption.rows { try transaction.put(archive.logs, row.key, row.value) }
+                for (number, replica) in adoption.newReplicas {
+                    let key = Archive.key(position: number)
+                    try transaction.put(archive.replicas, key, Archive.sealed(key, replica.bytes))
+                }
+                for (number, wrapped) in secrets {
+                    let name = Archive.key(position: number)
+                    try transaction.put(archive.secrets, name, Archive.sealed(name, wrapped))
+                }
+                try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, adoption.state.encode()))
+            }
+        } catch {
+            let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error
+            if let typed = typed as? EventLogError, typed.code == .diskFull {
+                keys.withLock { keys in for log in fresh { keys.ring.explicit[log.number] = nil } }
+                throw typed
+            }
+            // A commit that failed may still turn up on the disk.
+            let failure = Self.poisoned(path, typed)
+            writer.withLock { $0.failure = failure }
+            throw failure
+        }
+        let numbers = adoption.newReplicas
+        replicaNumbers.withLock { for (number, replica) in numbers { $0[replica] = number } }
+    }
+}
+
+/// What the archive is after it took in a run: made in memory, and checked, before anything is written.
+private struct RunAdoption {
+    struct Log {
+        var row: LogRow
+        /// Of a log that is new here, if it came with one.
+        var secret: PuncturedSeeds?
+    }
+
+    let position: Position
+    /// The run, at its position here.
+    private(set) var bytes: [UInt8]
+    private(set) var state: Archive.State
+    private(set) var logs: [Log] = []
+    /// In commit order, at their positions here.
+    private(set) var events: [RecordedEvent] = []
+    private(set) var newReplicas: [(number: UInt64, replica: ReplicaID)] = []
+    /// The logs' rows, ascending by key.
+    private(set) var rows: [(key: [UInt8], value: [UInt8])] = []
+
+    init(
+        _ run: DecodedRun, _ bytes: [UInt8], _ secrets: [LogID: PuncturedSeeds], _ store: EventStore, _ check: (LogID, CompactRange) throws -> Void
+    ) throws {
+        let archive = store.archive
+        let (state, known) = try archive.environment.read { transaction in
+            (try archive.state(transaction), try run.slices.map { try archive.row($0.log, transaction) })
+        }
+        self.state = state
+        self.bytes = bytes
+        position = state.position + 1
+        for (slice, row) in zip(run.slices, known) where slice.firstSeq != (row?.seq ?? 0) + 1 {
+            throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(row?.seq ?? 0) (I2)")
+        }
+        let ring = store.keys.withLock { $0.ring }
+        var checker = SegmentCodec.EventCheck()
+        var byPlace: [RecordedEvent] = []
+        byPlace.reserveCapacity(run.events.count)
+        for (index, (slice, row)) in zip(run.slices, known).enumerated() {
+            var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber))
+            if row == nil { self.state.nextNumber += 1 }
+            if log.row.seq == 0 { log.secret = secrets[slice.log] }
+            guard let seeds = log.secret ?? ring.seeds(ofLog: log.row.number) else {
+                throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
+            }
+            let messages = log.row.messages
+            var hasher = LeafHasher(seeds)
+            for place in slice.range {
+                var event = try checker.event(of: run, at: place)
+                guard let leaf = hasher.leaf(event.seq, checker.envelope.bytes, checker.body.bytes, event.commitment) else {
+                    throw EventLogError(.invalidArgument, "log \(slice.log) seq \(event.seq): neither a salt nor a commitment is there for its body (I6)")
+                }
+                event.position = state.position + run.events[place].position
+                log.row.apply(
+                    Effect(
+                        seq: event.seq, event: event.event, targetSeq: event.targetSeq ?? 0, replica: event.origin.replica, counter: event.origin.counter))
+                log.row.tree.append(leaf)
+                self.state.rawBytes += UInt64(checker.envelope.count + checker.body.count)
+                self.state.hlc = max(self.state.hlc, event.hlc.rawValue)
+                byPlace.append(event)
+            }
+            let sent = log.row.messages - messages
+            log.row.slices.append(LogRow.Slice(run: position, index: index, firstSeq: slice.firstSeq, count: slice.range.count, messages: Int(sent)))
+            self.state.messages += sent
+            if slice.firstSeq == 1, case .conversation = slice.log { self.state.conversations += 1 }
+            try check(slice.log, log.row.tree)
+            logs.append(log)
+        }
+        events = run.order.map { byPlace[Int($0)] }
+        try DecodedRun.move(&self.bytes, from: SegmentCodec.position, to: position)
+        self.state.position += Position(events.count)
+        self.state.runs += 1
+        self.state.compressedBytes += UInt64(bytes.count)
+        self.state.commit += 1
+        encodeRows(numbers: store.replicaNumbers.withLock { $0 })
+    }
+
+    private mutating func encodeRows(numbers: [ReplicaID: UInt64]) {
+        var numbers = numbers
+        let keys = logs.map { Archive.key(log: $0.row.id) }
+        var bytes = ByteBuffer(capacity: 1 << 12)
+        for index in keys.indices.sorted(by: { keys[$0].lexicographicallyPrecedes(keys[$1]) }) {
+            bytes.removeAll()
+            logs[index].row.encode(into: &bytes)
+            logs[index].row.encodeLanes(into: &bytes) { replica in
+                if let known = numbers[replica] { return known }
+                let number = UInt64(numbers.count)
+                numbers[replica] = number
+                newReplicas.append((number, replica))
+                return number
+            }
+            Archive.seal(keys[index], from: 0, in: &bytes)
+            rows.append((keys[index], bytes.array()))
+        }
+    }
+}

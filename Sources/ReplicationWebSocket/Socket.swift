@@ -1,0 +1,104 @@
+package import NIOCore
+package import NIOPosix
+import Synchronization
+
+/// One WebSocket after its handshake, of either side: whole binary messages out and in.
+///
+/// Safe to use from any thread. What is sent leaves in the order of the calls; what comes goes to the receiver, away from the event loop.
+package final class Socket: Sendable {
+    private struct Outgoing {
+        var messages: [[UInt8]] = []
+        /// Of what waits here and of what waits in the channel.
+        var bytes = 0
+        var end: SocketEnd?
+        /// The handler knows that something waits.
+        var isAwake = false
+    }
+
+    /// What the handler is told from other threads.
+    enum Call: Sendable {
+        case write
+        case read
+    }
+
+    package let options: SocketOptions
+    private let channel: any Channel
+    private let outgoing = Mutex(Outgoing())
+    let inbox: Inbox
+
+    private init(_ channel: any Channel, _ options: SocketOptions, _ pool: NIOThreadPool) {
+        self.channel = channel
+        self.options = options
+        let pipeline = channel.pipeline
+        inbox = Inbox(bytesMax: options.incomingBytesMax, pool: pool) { pipeline.triggerUserOutboundEvent(Call.read, promise: nil) }
+    }
+
+    /// Begins to speak on a channel whose handshake is done and which carries frames. Call it on the channel's event loop.
+    package static func start(
+        on channel: any Channel, _ options: SocketOptions, pool: NIOThreadPool, receiver: (Socket) -> any SocketReceiver
+    ) throws -> Socket {
+        let socket = Socket(channel, options, pool)
+        socket.inbox.open(receiver(socket))
+        do {
+            try channel.pipeline.syncOperations.addHandler(SocketHandler(socket))
+        } catch {
+            socket.inbox.end(nil)
+            throw error
+        }
+        return socket
+    }
+
+    /// Where the peer is, for people.
+    package var peer: String { channel.remoteAddress.map { "\($0.ipAddress ?? "?"):\($0.port ?? 0)" } ?? "unknown" }
+
+    /// Nothing happens if the socket is closed or closing.
+    package func send(_ message: [UInt8]) {
+        let wakes = outgoing.withLock { outgoing in
+            guard outgoing.end == nil else { return false }
+            outgoing.messages.append(message)
+            outgoing.bytes += message.count
+            if outgoing.bytes > options.outgoingBytesMax {
+                outgoing.messages = []
+                outgoing.end = .overload
+            }
+            return Self.wakes(&outgoing)
+        }
+        if wakes { channel.pipeline.triggerUserOutboundEvent(Call.write, promise: nil) }
+    }
+
+    /// Closes the socket once what was sent before has left. The first call counts.
+    package func close(_ end: SocketEnd) {
+        let wakes = outgoing.withLock { outgoing in
+            guard outgoing.end == nil else { return false }
+            outgoing.end = end
+            return Self.wakes(&outgoing)
+        }
+        if wakes { channel.pipeline.triggerUserOutboundEvent(Call.write, promise: nil) }
+    }
+
+    private static func wakes(_ outgoing: inout Outgoing) -> Bool {
+        defer { outgoing.isAwake = true }
+        return !outgoing.isAwake
+    }
+
+    // For the handler.
+
+    func take() -> (messages: [[UInt8]], end: SocketEnd?) {
+        outgoing.withLock { outgoing in
+            outgoing.isAwake = false
+            defer { outgoing.messages = [] }
+            return (outgoing.messages, outgoing.end)
+        }
+    }
+
+    func wrote(_ bytes: Int) { outgoing.withLock { $0.bytes -= bytes } }
+
+    /// Nothing is kept for a peer that is gone.
+    func over(_ end: SocketEnd?) {
+        outgoing.withLock { outgoing in
+            outgoing.messages = []
+            outgoing.end = outgoing.end ?? end ?? .goingAway
+        }
+        inbox.end(end)
+    }
+}

@@ -1,0 +1,21 @@
+package import NIOCore
+
+/// The limits of a socket.
+package struct SocketOptions: Sendable {
+    package enum Side: Sendable { case server, client }
+
+    package var side: Side
+    package var messageBytesMax = 8 << 20
+    /// Of what was sent and is not yet with the system. A peer that lets more pile up is cut off.
+    package var outgoingBytesMax = 32 << 20
+    /// How much may wait for the receiver before nothing more is read. A message beyond it is still taken whole.
+    package var incomingBytesMax = 256 << 10
+    /// How long the peer may take to send its first message.
+    package var firstMessageDeadline: TimeAmount?
+    /// How long the peer may take to answer a close, before the connection is cut.
+    package var closeDeadline: TimeAmount = .seconds(2)
+    /// At a graceful shutdown, how long the receiver may take to close the socket in its own words.
+    package var farewellDeadline: TimeAmount = .seconds(1)
+
+    package init(_ side: Side) { self.side = side }
+}

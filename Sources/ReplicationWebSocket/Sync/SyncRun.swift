@@ -1,0 +1,238 @@
+public import Replication
+internal import ConversationStore
+
+/// Syncs a replica with its hub over WebSocket: once, or for as long as it is let.
+///
+/// Connections that break are made anew, with exponential backoff and full jitter; a hub that says when to come again is obeyed.
+public final class SyncRun: Sendable {
+    public struct Options: Sendable {
+        public var url: String
+        public var scope = Scope.mine
+        /// Asked before each connection: an expired token may have been renewed meanwhile.
+        public var token: @Sendable () throws -> String
+        /// Stays connected until ``SyncRun/stop()``.
+        public var follows = false
+        public var client = WebSocketClient.Options()
+        /// Connections in a row that may fail before a run that does not follow gives up.
+        public var attemptsMax = 5
+
+        public init(url: String, token: @escaping @Sendable () throws -> String) {
+            self.url = url
+            self.token = token
+        }
+    }
+
+    /// What a run did.
+    public struct Report: Hashable, Sendable {
+        public var eventsReceived = 0
+        public var bytesReceived = 0
+        public var bytesSent = 0
+        public var accepted = 0
+        public var refused = 0
+        public var connections = 0
+    }
+
+    public enum Update: Sendable {
+        case connected
+        case progress(Report)
+        /// Everything is held, and the outbox is answered.
+        case settled(Report)
+        /// The connection broke; it is tried again after so many milliseconds.
+        case waiting(milliseconds: UInt64, reason: String)
+        case typing(Typing)
+    }
+
+    private enum Happening: Sendable {
+        case event(ReplicaEvent)
+        case tick
+        case stop
+    }
+
+    private let options: Options
+    private let open: @Sendable () throws -> Replica
+    private let observe: @Sendable (Update) -> Void
+    private let happenings: AsyncStream<Happening>
+    private let continuation: AsyncStream<Happening>.Continuation
+    private let current = Monitor<Replica?>(nil)
+
+    /// - Parameter open: opens the replica; again, after it had to set itself right.
+    public init(_ options: Options, open: @escaping @Sendable () throws -> Replica, observe: @escaping @Sendable (Update) -> Void = { _ in }) {
+        self.options = options
+        self.open = open
+        self.observe = observe
+        (happenings, continuation) = AsyncStream.makeStream()
+    }
+
+    /// Ends a run that follows. Safe from any thread.
+    public func stop() { continuation.yield(.stop) }
+
+    /// - Throws: `SyncError`; what opening the replica throws; `ReplicaError` when the hub's history cannot be believed.
+    public func run() async throws -> Report {
+        var report = Report()
+        var replica = try open()
+        defer { try? replica.close() }
+        let ticking = Task { [continuation] in
+            while (try? await Task.sleep(for: .seconds(1))) != nil { continuation.yield(.tick) }
+        }
+        defer { ticking.cancel() }
+        var happenings = happenings.makeAsyncIterator()
+        var failures = 0
+        while true {
+            var bye: Bye?
+            do {
+                switch try await session(replica, &report, &happenings) {
+                case .done: return report
+                case .reopen:
+                    try replica.close()
+                    replica = try open()
+                    continue
+                case .settledThenLost(let end):
+                    failures = 0
+                    bye = end
+                case .lost(let end): bye = end
+                }
+            } catch let error as WebSocketError where error.mayPass {
+                bye = Bye(.goingAway, error.description)
+                if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
+            } catch let error as WebSocketError {
+                throw SyncError(error.status == 401 || error.status == 403 ? .unauthenticated : .unreachable, error.description)
+            }
+            failures += 1
+            let reason = bye?.reason ?? ""
+            switch bye?.code {
+            case .unauthenticated, .tokenExpired, .forbidden:
+                // The outbox is parked; somebody may renew the token while we follow.
+                guard options.follows else { throw SyncError(bye!.code == .tokenExpired ? .tokenExpired : .unauthenticated, reason) }
+            case .unsupportedVersion, .protocolError, .forked: throw SyncError(.refused, "the hub ended the session: \(reason)")
+            default:
+                if !options.follows, failures >= options.attemptsMax { throw SyncError(.unreachable, "the hub could not be held: \(reason)") }
+            }
+            let wait = Backoff.milliseconds(failure: failures, atLeast: bye?.retryAfterMilliseconds ?? 0)
+            observe(.waiting(milliseconds: wait, reason: reason))
+            if try await pause(wait, &happenings) { return report }
+        }
+    }
+
+    private enum End { case done, reopen, lost(Bye), settledThenLost(Bye) }
+
+    private func session(_ replica: Replica, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> End {
+        let wire = Wire()
+        let client = try await WebSocketClient.connect(
+            to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
+            onMessage: { message in wire.connection?.receive(message) },
+            onClose: { _, _ in wire.connection?.disconnected() })
+        let number = report.connections
+        report.connections += 1
+        let connection = replica.connect(
+            token: try options.token(), scope: options.scope,
+            send: { message in
+                wire.sent(message.count)
+                client.send(message)
+            },
+            close: { _ in client.close() },
+            observe: { [continuation] event in continuation.yield(.event(event)) })
+        wire.join(connection)
+        connection.start()
+        _ = number
+        var isSettled = false
+        var isEnding = false
+        while let happening = await happenings.next() {
+            report.bytesSent += wire.takeSent()
+            switch happening {
+            case .tick: connection.tick()
+            case .stop:
+                isEnding = true
+                connection.end()
+            case .event(let event):
+                switch event {
+                case .connected: observe(.connected)
+                case .received(let events, let bytes):
+                    report.eventsReceived += events
+                    report.bytesReceived += bytes
+                    observe(.progress(report))
+                case .answered(let accepted, let refused):
+                    report.accepted += accepted
+                    report.refused += refused
+                    observe(.progress(report))
+                case .settled:
+                    isSettled = true
+                    observe(.settled(report))
+                    if !options.follows {
+                        isEnding = true
+                        connection.end()
+                    }
+                case .typing(let typing): observe(.typing(typing))
+                case .ended(let bye):
+                    if isEnding { return .done }
+                    return isSettled ? .settledThenLost(bye) : .lost(bye)
+                case .failed(let error): throw error
+                case .mustReopen: return .reopen
+                }
+            }
+        }
+        return .done
+    }
+
+    /// - Returns: whether it was told to stop.
+    private func pause(_ milliseconds: UInt64, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> Bool {
+        let waking = Task { [continuation] in
+            try await Task.sleep(for: .milliseconds(milliseconds))
+            continuation.yield(.event(.mustReopen))
+        }
+        defer { waking.cancel() }
+        while let happening = await happenings.next() {
+            switch happening {
+            case .stop: return true
+            case .event(.mustReopen): return false
+            default: break
+            }
+        }
+        return true
+    }
+
+    /// The session's end of a socket that may speak before the session stands.
+    private final class Wire: Sendable {
+        private struct State {
+            var connection: ReplicaConnection?
+            var sent = 0
+        }
+        private let state = Monitor(State())
+
+        var connection: ReplicaConnection? { state.withLock { $0.connection } }
+        func join(_ connection: ReplicaConnection) { state.withLock { $0.connection = connection } }
+        func sent(_ bytes: Int) { state.withLock { $0.sent += bytes } }
+        func takeSent() -> Int {
+            state.withLock { state in
+                defer { state.sent = 0 }
+                return state.sent
+            }
+        }
+    }
+}
+
+/// How long to wait before the next try: exponential, with full jitter, so that a hub that comes back is not met by all at once.
+enum Backoff {
+    static let firstMilliseconds: UInt64 = 500, mostMilliseconds: UInt64 = 30_000
+
+    static func milliseconds(failure number: Int, atLeast least: UInt64) -> UInt64 {
+        let bound = min(mostMilliseconds, firstMilliseconds << UInt64(min(max(number - 1, 0), 10)))
+        return least + .random(in: 0...bound)
+    }
+}
+
+/// Why a replica could not be synced.
+public struct SyncError: Error, Sendable, CustomStringConvertible {
+    public enum Code: Hashable, Sendable { case unreachable, unauthenticated, tokenExpired, refused }
+    public let code: Code
+    public let description: String
+
+    init(_ code: Code, _ description: String) {
+        self.code = code
+        self.description = description
+    }
+}
+
+extension WebSocketError {
+    /// Another try may do.
+    var mayPass: Bool { code == .refused || code == .unreachable || code == .timeout || code == .malformed || (status ?? 0) >= 500 }
+}

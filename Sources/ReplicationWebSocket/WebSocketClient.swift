@@ -1,0 +1,174 @@
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+import NIOWebSocket
+
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
+/// A device's WebSocket to a hub.
+///
+/// ```swift
+/// let client = try await WebSocketClient.connect(to: "wss://hub.example/v1/sync", onMessage: connection.receive) { _, _ in connection.disconnected() }
+/// client.send(hello)
+/// ```
+public final class WebSocketClient: Sendable {
+    public struct Options: Sendable {
+        public var subprotocol = "convstore.sync.v1"
+        /// For name, connection, TLS and handshake together.
+        public var connectTimeoutSeconds = 10
+        /// A file of certificates (PEM) to trust instead of the system's.
+        public var certificateAuthority: String?
+
+        public init() {}
+    }
+
+    private let socket: Socket
+
+    private init(_ socket: Socket) { self.socket = socket }
+
+    /// Connects and shakes hands.
+    ///
+    /// - Parameters:
+    ///   - maxMessageBytes: a larger message ends the connection.
+    ///   - onMessage: whole messages, one call at a time, in order; it may block, which slows down the server in the end.
+    ///   - onClose: the last call. The code is `nil` if the connection was lost without a close frame.
+    /// - Throws: `WebSocketError`.
+    public static func connect(
+        to url: String, maxMessageBytes: Int = 8 << 20, options: Options = Options(), onMessage: @escaping @Sendable ([UInt8]) -> Void,
+        onClose: @escaping @Sendable (_ code: UInt16?, _ reason: String) -> Void
+    ) async throws(WebSocketError) -> WebSocketClient {
+        let url = try WebSocketURL(url)
+        let tls = try url.isSecure ? context(options) : nil
+        let receiver = Receiver(onMessage: onMessage, onClose: onClose)
+        do {
+            let answer = try await bootstrap(url, options).connect(host: url.host, port: url.port) { channel in
+                channel.eventLoop.makeCompletedFuture { try shakeHands(on: channel, url, maxMessageBytes, options, tls, receiver) }
+            }
+            switch try await answer.get() {
+            case .socket(let socket): return WebSocketClient(socket)
+            case .rejected(let status):
+                let status = try await status.get()
+                throw WebSocketError(.rejected, "\(url.authority)\(url.path) answered \(status.code) \(status.reasonPhrase)", status: Int(status.code))
+            }
+        } catch {
+            throw WebSocketError(error, url)
+        }
+    }
+
+    /// Safe from any thread; messages leave in the order of the calls. Nothing happens if the socket is closed.
+    public func send(_ message: [UInt8]) { socket.send(message) }
+
+    /// Says goodbye once what was sent before has left. Idempotent.
+    public func close() { socket.close(.normal) }
+
+    private struct Receiver: SocketReceiver {
+        let onMessage: @Sendable ([UInt8]) -> Void
+        let onClose: @Sendable (UInt16?, String) -> Void
+
+        func receive(_ message: [UInt8]) { onMessage(message) }
+        func ended(_ end: SocketEnd?) { onClose(end?.code, end?.reason ?? "the connection was lost") }
+    }
+
+    private enum Answer: Sendable {
+        case socket(Socket)
+        case rejected(EventLoopFuture<HTTPResponseStatus>)
+    }
+
+    private static func context(_ options: Options) throws(WebSocketError) -> NIOSSLContext {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.minimumTLSVersion = .tlsv12
+        configuration.shutdownTimeout = .seconds(1)
+        if let file = options.certificateAuthority { configuration.trustRoots = .file(file) }
+        do { return try NIOSSLContext(configuration: configuration) } catch {
+            throw WebSocketError(.insecure, "the certificates to trust cannot be read\(options.certificateAuthority.map { " from \($0)" } ?? "")")
+        }
+    }
+
+    private static func bootstrap(_ url: WebSocketURL, _ options: Options) -> ClientBootstrap {
+        ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connectTimeout(.seconds(Int64(options.connectTimeoutSeconds)))
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+    }
+
+    private static func shakeHands(
+        on channel: any Channel, _ url: WebSocketURL, _ maxMessageBytes: Int, _ options: Options, _ tls: NIOSSLContext?, _ receiver: Receiver
+    ) throws -> EventLoopFuture<Answer> {
+        let operations = channel.pipeline.syncOperations
+        if let tls { try operations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: url.isAddress ? nil : url.host)) }
+        let upgrader = NIOTypedWebSocketClientUpgrader<Answer>(maxFrameSize: maxMessageBytes, enableAutomaticErrorHandling: false) { channel, head in
+            channel.eventLoop.makeCompletedFuture {
+                guard head.headers["Sec-WebSocket-Protocol"] == [options.subprotocol] else {
+                    throw WebSocketError(.malformed, "\(url.authority) does not speak \(options.subprotocol)")
+                }
+                var limits = SocketOptions(.client)
+                limits.messageBytesMax = maxMessageBytes
+                return .socket(try Socket.start(on: channel, limits, pool: .singleton) { _ in receiver })
+            }
+        }
+        let headers: HTTPHeaders = ["Host": url.authority, "Content-Length": "0", "Sec-WebSocket-Protocol": options.subprotocol]
+        let request = HTTPRequestHead(version: .http1_1, method: .GET, uri: url.path, headers: headers)
+        let upgrade = NIOTypedHTTPClientUpgradeConfiguration<Answer>(upgradeRequestHead: request, upgraders: [upgrader]) { channel in
+            channel.eventLoop.makeCompletedFuture {
+                let reader = StatusReader(channel.eventLoop.makePromise())
+                try channel.pipeline.syncOperations.addHandler(reader)
+                return .rejected(reader.status.futureResult)
+            }
+        }
+        var configuration = NIOUpgradableHTTPClientPipelineConfiguration(upgradeConfiguration: upgrade)
+        // What the server sends at once behind its answer is the first frame.
+        configuration.leftOverBytesStrategy = .forwardBytes
+        let answer = try operations.configureUpgradableHTTPClientPipeline(configuration: configuration)
+        let deadline = channel.eventLoop.scheduleTask(in: .seconds(Int64(options.connectTimeoutSeconds))) {
+            channel.pipeline.fireErrorCaught(WebSocketError(.timeout, "\(url.authority) did not answer in time"))
+            channel.close(promise: nil)
+        }
+        answer.whenComplete { _ in deadline.cancel() }
+        return answer
+    }
+}
+
+/// Reads the status of an answer that is no upgrade, and hangs up.
+private final class StatusReader: ChannelInboundHandler {
+    typealias InboundIn = HTTPClientResponsePart
+
+    let status: EventLoopPromise<HTTPResponseStatus>
+
+    init(_ status: EventLoopPromise<HTTPResponseStatus>) { self.status = status }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard case .head(let head) = unwrapInboundIn(data) else { return }
+        status.succeed(head.status)
+        context.close(promise: nil)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { status.fail(ChannelError.eof) }
+}
+
+extension WebSocketError {
+    fileprivate init(_ error: any Error, _ url: WebSocketURL) {
+        let name = url.authority
+        switch error {
+        case let error as WebSocketError: self = error
+        case let error as NIOConnectionError:
+            let causes = error.connectionErrors.map(\.error)
+            if causes.isEmpty {
+                self.init(.unreachable, "there is no host \(url.host)")
+            } else {
+                // Of several addresses, that of a host which is there says most.
+                let all = causes.map { WebSocketError($0, url) }
+                self = all.first { $0.code == .refused } ?? all.first { $0.code == .timeout } ?? all[0]
+            }
+        case let error as IOError where error.errnoCode == ECONNREFUSED: self.init(.refused, "nobody listens at \(name)")
+        case let error as IOError where error.errnoCode == ECONNRESET || error.errnoCode == EPIPE: self.init(.malformed, "\(name) hung up")
+        case let error as IOError: self.init(.unreachable, "\(name) cannot be reached: \(String(cString: strerror(error.errnoCode)))")
+        case ChannelError.connectTimeout: self.init(.timeout, "\(name) did not answer in time")
+        case is NIOSSLError, is BoringSSLError, is NIOSSLExtraError: self.init(.insecure, "no TLS with \(name): \(error)")
+        default: self.init(.malformed, "\(name) hung up, or its answer is not that of a WebSocket server")
+        }
+    }
+}

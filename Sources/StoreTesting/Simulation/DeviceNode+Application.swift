@@ -1,0 +1,48 @@
+internal import ConversationStore
+internal import Replication
+
+/// What a device's application does with its replica.
+extension DeviceNode {
+    func take(_ events: [Event], _ replica: Replica) throws {
+        let entries = try replica.append(events)
+        // A crash under the call: it did not return to the application.
+        if disk.hasCrashed { return }
+        promises += entries.map { Promise(event: $0.event) }
+        connection?.outboxChanged()
+    }
+
+    func discardSome(_ replica: Replica) throws {
+        let failed = replica.outbox.filter { $0.isFailed }
+        if failed.isEmpty { return }
+        try replica.discard()
+        for entry in failed { release(entry.event) }
+        discarded += failed.map(\.event)
+    }
+
+    func editSome(_ replica: Replica, text: String) throws {
+        guard
+            let entry = replica.outbox.last(where: { entry in
+                guard entry.state != .sent else { return false }
+                if case .messageSent = entry.event.content { return true }
+                return false
+            })
+        else { return }
+        try replica.edit(entry.id, text: text)
+        guard let edited = replica.outbox.first(where: { $0.id == entry.id }), edited.event != entry.event else { return }
+        release(entry.event)
+        promises.append(Promise(event: edited.event))
+        if entry.isFailed { try replica.retry([entry.id]) }
+        connection?.outboxChanged()
+    }
+
+    private func release(_ event: Event) {
+        for index in promises.indices where promises[index].event == event { promises[index].isReleased = true }
+    }
+
+    /// As which origins its events were sent.
+    func noteOrigins() {
+        for entry in replica?.outbox ?? [] where entry.origin.counter > 0 {
+            origins[entry.event, default: []].insert(OriginKey(entry.origin))
+        }
+    }
+}

@@ -1,0 +1,217 @@
+internal import ConversationStore
+internal import Replication
+
+/// A device: its disk, its clock, the process that runs on it now, and what its application remembers.
+///
+/// `@unchecked Sendable`: a simulation has one thread.
+final class DeviceNode: @unchecked Sendable {
+    private struct Copy {
+        var directory: String
+        var promises: Int
+    }
+
+    private unowned let simulation: Simulation
+    private let world: World
+    let name: String
+    let user: UserID
+    private let directory: String
+    let disk: SimulatedDisk
+    let clock: NodeClock
+    private(set) var replica: Replica?
+    private(set) var connection: ReplicaConnection?
+    private var link: Link?
+    private var isConnecting = false
+    private var copies: [Copy] = []
+    var isPartitioned = false
+    var promises: [Promise] = []
+    var streams: [OpenAnswer] = []
+    /// Whether its store has failed in a way that asks for a new opening.
+    private(set) var mustRestart = false
+    var observation = Observation()
+    /// Events that its application has given up.
+    var discarded: [Event] = []
+    /// As what the events of its outbox were sent.
+    var origins: [Event: Set<OriginKey>] = [:]
+
+    /// A streamed message that its application goes on with.
+    struct OpenAnswer {
+        var conversation: ConversationID
+        var message: MessageID
+        var next: UInt32
+    }
+
+    init(_ simulation: Simulation, number: Int, user: UserID, clock: NodeClock) {
+        self.simulation = simulation
+        self.user = user
+        self.clock = clock
+        world = simulation.world
+        name = "device \(number) of \(user)"
+        directory = simulation.root.make("device-\(number)")
+        disk = SimulatedDisk(directory)
+    }
+
+    var path: String { directory + "/store" }
+
+    // Its process.
+
+    func start() {
+        if replica != nil { return }
+        clock.advance(to: world.now)
+        var options = ReplicaOptions()
+        options.store = simulation.storeOptions(clock)
+        options.execution = simulation.execution(clock)
+        do {
+            replica = try Replica.open(at: path, user: user, options: options)
+            mustRestart = false
+            world.log("\(name): up")
+            observe()
+            connectSoon()
+        } catch let error as EventLogError where error.code == .diskFull || error.code == .inputOutput {
+            world.log("\(name): does not open: \(error)")
+            fall()
+        } catch {
+            if !disk.hasCrashed { simulation.found("\(name) does not open: \(error)") }
+            fall()
+        }
+    }
+
+    /// Lets the replica do something, then looks at what it shows.
+    func enter(_ body: (Replica) throws -> Void) {
+        guard let replica else { return }
+        clock.advance(to: world.now)
+        do {
+            try body(replica)
+        } catch let refusal as Refusal {
+            world.log("\(name): refused: \(refusal)")
+        } catch let error as EventLogError where [.diskFull, .unknownOutcome, .inputOutput].contains(error.code) {
+            world.log("\(name): \(error)")
+            mustRestart = true
+        } catch {
+            if !disk.hasCrashed { simulation.found("\(name): \(error)") }
+        }
+        if disk.hasCrashed { return fall() }
+        noteOrigins()
+        observe()
+        if mustRestart, self.replica != nil {
+            // Its application opens it anew.
+            let process = replica
+            world.after(world.random.within(1...2000)) { [self] in if self.replica === process, mustRestart { restart() } }
+        }
+    }
+
+    private func observe() {
+        guard let replica else { return }
+        do {
+            try observation.look(at: replica, user, simulation.hub)
+        } catch {
+            if !disk.hasCrashed { simulation.found("\(name): \(error)") }
+        }
+    }
+
+    /// The process is killed.
+    func fall(keeping: SimulatedDisk.Keeping? = nil) {
+        if let keeping { disk.crash(keeping: keeping) }
+        world.log("\(name): down")
+        replica?.abandon()
+        replica = nil
+        connection = nil
+        link?.abandon(by: .device)
+        link = nil
+        if world.random.chance(0.5) { streams = [] }
+        disk.restart()
+        world.after(world.random.within(10...10_000)) { [self] in start() }
+    }
+
+    /// Closes and opens in good order.
+    func restart() {
+        guard let replica else { return }
+        enter { _ in connection?.end() }
+        guard self.replica != nil else { return }
+        do { try replica.close() } catch { world.log("\(name): does not close: \(error)") }
+        if !disk.hasCrashed, let link { link.close(by: .device) }
+        fall()
+    }
+
+    func copy() {
+        guard replica != nil, copies.count < 3 else { return }
+        let copy = directory + "-copy-\(copies.count)"
+        MemoryDirectory.copy(path, to: copy)
+        copies.append(Copy(directory: copy, promises: promises.count))
+        world.log("\(name): copied")
+    }
+
+    /// An earlier copy takes the store's place: what was made since and not sent is lost with it.
+    func restore() {
+        guard replica != nil, let copy = copies.isEmpty ? nil : world.random.element(copies) else { return }
+        world.log("\(name): restored from a copy")
+        fall(keeping: .nothing)
+        MemoryDirectory.remove(path)
+        MemoryDirectory.copy(copy.directory, to: path)
+        for index in copy.promises..<promises.count { promises[index].isReleased = true }
+        observation = Observation()
+        streams = []
+    }
+
+    // Its connection.
+
+    func connectSoon() {
+        if isConnecting { return }
+        isConnecting = true
+        world.after(world.random.within(5...(world.random.chance(0.8) ? 1000 : 15_000))) { [self] in
+            isConnecting = false
+            connect()
+        }
+    }
+
+    private func connect() {
+        guard let replica, connection == nil else { return }
+        guard !isPartitioned, simulation.hub.isUp else { return connectSoon() }
+        let link = simulation.makeLink()
+        self.link = link
+        var expiry = simulation.hub.clock.wallMilliseconds + 600_000
+        if !simulation.isHealing, world.random.chance(0.1) { expiry = simulation.hub.clock.wallMilliseconds + world.random.within(0...20_000) }
+        let token = Token.make(user, expiresAt: expiry)
+        world.log("\(name): connects")
+        simulation.hub.accept(link)
+        let mine = Reference<ReplicaConnection>()
+        link.attach(
+            .device, receive: { [self] message in if let connection = mine.value, connection === self.connection { enter { _ in connection.receive(message) } } },
+            ended: { [self] in if let connection = mine.value, connection === self.connection { enter { _ in connection.disconnected() } } })
+        enter { _ in
+            let connection = replica.connect(
+                token: token, send: { link.send($0, to: .hub) },
+                close: { [self] bye in
+                    link.close(by: .device)
+                    if let closed = mine.value, closed !== self.connection { return }
+                    self.connection = nil
+                    self.link = nil
+                    world.log("\(name): disconnected: \(bye.code) \(bye.reason)")
+                    if replica === self.replica { connectSoon() }
+                },
+                observe: { [self] event in
+                    switch event {
+                    case .failed(let error): failed(error, replica)
+                    case .mustReopen: mustRestart = true
+                    default: break
+                    }
+                })
+            mine.value = connection
+            self.connection = connection
+            connection.start()
+        }
+    }
+
+    private func failed(_ error: any Error, _ replica: Replica) {
+        world.log("\(name): failed: \(error)")
+        if disk.hasCrashed { return }
+        if let error = error as? EventLogError, [.diskFull, .unknownOutcome, .inputOutput].contains(error.code) {
+            mustRestart = true
+        } else {
+            simulation.found("\(name) cannot go on: \(error)")
+        }
+    }
+
+    func cut() { link?.cut() }
+
+    func tick() { if let connection { enter { _ in connection.tick() } } }
+}

@@ -1,0 +1,181 @@
+internal import ConversationStore
+internal import Replication
+
+/// The hub's machine: its disk, its clock, and the process that runs on it now.
+///
+/// `@unchecked Sendable`: a simulation has one thread.
+final class HubNode: @unchecked Sendable {
+    private struct Peer {
+        var connection: HubConnection
+        var link: Link
+    }
+
+    private struct Backup {
+        var directory: String
+        var time: UInt64
+    }
+
+    private unowned let simulation: Simulation
+    private let world: World
+    private let directory: String
+    let disk: SimulatedDisk
+    let clock: NodeClock
+    private var process: (store: ConversationStore, hub: Hub)?
+    private var peers: [Peer] = []
+    private var backups: [Backup] = []
+    private(set) var history = HubHistory()
+    /// What was acknowledged and must be in the log: a restored backup takes back what was said after it.
+    private(set) var answers: [Answer] = []
+    /// All origins that were answered as repeats of something else.
+    private(set) var duplicates: Set<OriginKey> = []
+    private(set) var restores = 0
+
+    init(_ simulation: Simulation, directory: String, clock: NodeClock) {
+        self.simulation = simulation
+        self.directory = directory
+        self.clock = clock
+        world = simulation.world
+        disk = SimulatedDisk(directory)
+    }
+
+    var isUp: Bool { process != nil }
+    private var path: String { directory + "/store" }
+
+    func start() {
+        if isUp { return }
+        clock.advance(to: world.now)
+        do {
+            let store = try ConversationStore.open(at: path, options: simulation.storeOptions(clock))
+            do {
+                var options = HubOptions { [self] token, claimed, reply in reply(Token.check(token, claimed, now: clock.wallMilliseconds)) }
+                options.execution = simulation.execution(clock)
+                process = (store, try Hub(store: store, options: options))
+            } catch {
+                store.abandon()
+                throw error
+            }
+            world.log("hub: up at position \(store.log.lastPosition)")
+            noteHistory()
+        } catch let error as EventLogError where error.code == .inputOutput {
+            fall()
+        } catch {
+            if !disk.hasCrashed { simulation.found("the hub does not open: \(error)") }
+            fall()
+        }
+    }
+
+    /// Lets the hub do something; if its disk failed under it, the process is gone.
+    private func enter(_ body: (Hub) -> Void) {
+        guard let process else { return }
+        clock.advance(to: world.now)
+        body(process.hub)
+        if disk.hasCrashed { return fall() }
+        noteHistory()
+    }
+
+    private func noteHistory() {
+        guard let store = process?.store, store.log.lastPosition > history.position else { return }
+        do {
+            try store.log.replay(from: history.position + 1) { event in
+                world.log(
+                    "hub: + \(event.log) \(event.seq) \(event.event.author) \(String("\(event.event.content)".prefix(120))) \(event.origin.replica) \(event.origin.counter)"
+                        + " \(event.origin.hlc.rawValue) \(event.hlc.rawValue)")
+                try history.take(event)
+                return true
+            }
+        } catch {
+            simulation.found("\(error)")
+        }
+    }
+
+    /// The process is killed, or its disk has crashed under it.
+    func fall(keeping: SimulatedDisk.Keeping? = nil) {
+        if let keeping { disk.crash(keeping: keeping) }
+        world.log("hub: down")
+        process?.store.abandon()
+        process = nil
+        for peer in peers { peer.link.abandon(by: .hub) }
+        peers = []
+        disk.restart()
+        let delay = world.random.within(10...20_000)
+        world.after(delay) { [self] in start() }
+    }
+
+    /// Stops in good order.
+    func stop() {
+        guard let process else { return }
+        enter { $0.shutdown() }
+        guard isUp else { return }
+        do { try process.store.close() } catch { if !disk.hasCrashed { simulation.found("the hub does not close: \(error)") } }
+        fall()
+    }
+
+    func backUp() {
+        guard isUp else { return }
+        let copy = simulation.root.path + "/backup-\(backups.count)"
+        MemoryDirectory.copy(path, to: copy)
+        backups.append(Backup(directory: copy, time: world.now))
+        world.log("hub: backed up at position \(history.position)")
+    }
+
+    /// The machine is lost, and an older copy of its store takes its place.
+    func restore() {
+        guard isUp, let backup = backups.isEmpty ? nil : world.random.element(backups) else { return }
+        world.log("hub: restored from the backup of \(backup.time)")
+        fall(keeping: .nothing)
+        MemoryDirectory.remove(path)
+        MemoryDirectory.copy(backup.directory, to: path)
+        backups.removeAll { $0.time > backup.time }
+        answers.removeAll { $0.time > backup.time }
+        history.forget()
+        restores += 1
+    }
+
+    func flush() {
+        enter { [self] hub in
+            do { try hub.store.log.flush() } catch { if !disk.hasCrashed { simulation.found("the hub does not flush: \(error)") } }
+        }
+    }
+
+    /// A device has connected.
+    func accept(_ link: Link) {
+        enter { hub in
+            let box = Reference<HubConnection>()
+            let connection = hub.connect(
+                send: { [self] message in
+                    note(message)
+                    link.send(message, to: .device)
+                },
+                close: { [self] _ in
+                    link.close(by: .hub)
+                    peers.removeAll { $0.connection === box.value }
+                })
+            box.value = connection
+            peers.append(Peer(connection: connection, link: link))
+            link.attach(
+                .hub, receive: { [self] message in enter { _ in connection.receive(message) } },
+                ended: { [self] in enter { _ in connection.disconnected() } })
+        }
+    }
+
+    func tick() { enter { $0.tick() } }
+
+    func cutAll() { for peer in peers { peer.link.cut() } }
+
+    /// What it says is remembered: it must keep its word.
+    private func note(_ message: [UInt8]) {
+        guard case .accepted(let accepted)? = try? Frame(decoding: message) else { return }
+        for item in accepted {
+            answers.append(
+                Answer(log: item.log, replica: item.replica, counter: item.counter, seq: item.seq, isDuplicate: item.isDuplicate, time: world.now))
+            if item.isDuplicate { duplicates.insert(OriginKey(replica: item.replica, counter: item.counter)) }
+        }
+    }
+
+    var store: ConversationStore? { process?.store }
+}
+
+/// A place for what is known only after it was asked for. One thread.
+final class Reference<Value>: @unchecked Sendable {
+    var value: Value?
+}

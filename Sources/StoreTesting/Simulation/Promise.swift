@@ -1,0 +1,19 @@
+internal import ConversationStore
+
+/// An event that a replica took from its application: it must end in the hub's log, or visibly failed.
+struct Promise {
+    var event: Event
+    /// Why nothing is owed any more: it was withdrawn, or the device that held it alone was set back to before.
+    var isReleased = false
+}
+
+/// What the hub said of an event in an ACCEPTED.
+struct Answer {
+    var log: LogID
+    var replica: ReplicaID
+    var counter: UInt64
+    var seq: Seq
+    var isDuplicate: Bool
+    /// When it was said, in the world's time.
+    var time: UInt64
+}

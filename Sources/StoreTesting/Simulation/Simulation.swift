@@ -1,0 +1,148 @@
+internal import ConversationStore
+internal import Replication
+
+/// A hub and some devices with the production stores, engines and state machines, in a world where everything goes wrong: one thread, virtual time, one
+/// seed.
+///
+/// While operations happen, what screens show is watched. Then everything is healed, and when all is quiet what is there is compared with what was
+/// promised and with the model.
+///
+/// `@unchecked Sendable`: one thread.
+package final class Simulation: @unchecked Sendable {
+    let world: World
+    let options: SimulationOptions
+    let root = MemoryDirectory(isTemporary: false)
+    private(set) var hub: HubNode!
+    private(set) var devices: [DeviceNode] = []
+    let users: [UserID]
+    private(set) var isHealing = false
+    private var failure: SimulationFailure?
+    private var sessionSeeds: SeededGenerator
+    private let journalBytesMax: Int
+    /// Counts what applications write, so that every text is another.
+    var texts = 0
+
+    package init(_ options: SimulationOptions) {
+        self.options = options
+        world = World(seed: options.seed)
+        world.isVerbose = options.isVerbose
+        sessionSeeds = world.random.fork()
+        journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 8 << 20)])
+        let count = 2 + world.random.below(4)
+        users = (0..<count).map { UserID(["ann", "bob", "cleo", "dan", "eve"][$0])! }
+        hub = HubNode(self, directory: root.make("hub"), clock: clock())
+        // Every user has a device, some have two.
+        let deviceCount = max(count, 2 + world.random.below(7))
+        devices = (0..<deviceCount).map { DeviceNode(self, number: $0, user: users[$0 % count], clock: clock()) }
+    }
+
+    private func clock() -> NodeClock { NodeClock(skew: skew()) }
+
+    func skew() -> Int64 {
+        let most = world.random.weighted([(4, Int64(2000)), (2, 3_600_000), (1, NodeClock.skewMax)])
+        return Int64(world.random.within(0...UInt64(2 * most))) - most
+    }
+
+    func storeOptions(_ clock: NodeClock) -> ConversationStoreOptions {
+        var options = ConversationStoreOptions(journalBytesMax: journalBytesMax)
+        options.runsInline = true
+        options.wallClock = { clock.wallMilliseconds }
+        options.uptime = { clock.uptime }
+        return options
+    }
+
+    func execution(_ clock: NodeClock) -> Execution {
+        .inline(now: { clock.wallMilliseconds }, random: { [self] in max(sessionSeeds.next(), 1) })
+    }
+
+    func makeLink() -> Link {
+        let slowest = world.random.weighted([(3, UInt64(20)), (2, 300), (1, 5000)])
+        return Link(world, delay: 1...slowest, bytesAMillisecond: world.random.weighted([(2, 10_000), (1, 50)]))
+    }
+
+    /// Something that must not be: the first is told.
+    func found(_ what: String) {
+        world.log("FOUND \(what)")
+        if failure == nil { failure = SimulationFailure("at \(world.now) ms: \(what)") }
+    }
+
+    /// Runs it all; returns what was found, `nil` if nothing.
+    package func run() -> SimulationFailure? { PlantedBug.$current.withValue(options.planted) { runWorld() } }
+
+    private func runWorld() -> SimulationFailure? {
+        defer {
+            hub.disk.remove()
+            for device in devices { device.disk.remove() }
+        }
+        return Randomness.$seeded.withValue(SeededSource(world.random.fork())) {
+            hub.start()
+            for device in devices { device.start() }
+            planTicks()
+            var left = options.operations
+            while left > 0, failure == nil {
+                let pause = world.random.weighted([(6, UInt64(60)), (3, 1500), (1, 12_000)])
+                let end = world.now + world.random.within(1...pause)
+                world.after(end - world.now) {}
+                while failure == nil, world.step(until: end) {}
+                if failure == nil { operate(isEarly: options.operations - left < 2) }
+                left -= 1
+            }
+            if failure == nil { heal() }
+            if failure == nil {
+                do { try check() } catch { found("\(error)") }
+            }
+            for device in devices { device.replica?.abandon() }
+            hub.store?.abandon()
+            world.end()
+            if failure == nil || !options.keepsFiles { MemoryDirectory.remove(root.path) } else { print("FILES \(root.path)") }
+            return failure
+        }
+    }
+
+    private func planTicks() {
+        world.after(1000) { [self] in
+            hub.tick()
+            for device in devices { device.tick() }
+            planTicks()
+        }
+    }
+
+    /// Everything works again; then waits until all is quiet.
+    private func heal() {
+        world.log("healing")
+        isHealing = true
+        hub.disk.bytesFree = nil
+        hub.disk.calmDown()
+        for device in devices {
+            device.isPartitioned = false
+            device.disk.bytesFree = nil
+            device.disk.calmDown()
+            if device.mustRestart { device.restart() }
+        }
+        let end = world.now + 900_000
+        var quiet = 0
+        while failure == nil, world.now < end {
+            let next = world.now + 1000
+            while failure == nil, world.step(until: next) {}
+            quiet = isQuiet ? quiet + 1 : 0
+            // Nothing is under way that could still change something: connections that only one end believes in have ended.
+            if quiet > 75 { return }
+        }
+        if failure == nil { found("it does not come to rest: \(unrest)") }
+    }
+
+    private var isQuiet: Bool { hub.isUp && devices.allSatisfy { unrest(of: $0) == nil } }
+
+    private var unrest: String { hub.isUp ? devices.compactMap { device in unrest(of: device).map { "\(device.name) \($0)" } }.joined(separator: "; ") : "the hub is down" }
+
+    private func unrest(of device: DeviceNode) -> String? {
+        guard let replica = device.replica else { return "is down" }
+        guard device.connection != nil else { return "is not connected" }
+        let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
+        if !open.isEmpty { return "has \(open.count) events in its outbox, the first \(open[0])" }
+        guard let cursor = replica.cursor else { return "has no cursor" }
+        // What concerns others moves the hub, not this device.
+        let lacks = hub.history.events(for: device.user).contains { log, events in ((try? replica.store.log.lastSeq(of: log)) ?? 0) < Seq(events.count) }
+        return lacks ? "lacks events at cursor \(cursor.position) of \(hub.history.position)" : nil
+    }
+}

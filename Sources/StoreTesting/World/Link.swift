@@ -1,0 +1,91 @@
+/// A connection between two ends: whole messages, in order each way, delayed; it may be cut at any moment.
+///
+/// A cut in the middle of a message loses it, or loses only its answer. The ends learn of the cut at different times, long after perhaps.
+///
+/// `@unchecked Sendable`: a world has one thread.
+package final class Link: @unchecked Sendable {
+    package enum End: Int { case device, hub }
+
+    private struct Way {
+        var receive: ([UInt8]) -> Void = { _ in }
+        var ended: () -> Void = {}
+        /// When the last message that was sent to this end arrives.
+        var lastArrival: UInt64 = 0
+        /// Messages under way to this end.
+        var underWay = 0
+        /// How many of them still arrive, once it is cut.
+        var spared: Int?
+        var hasEnded = false
+    }
+
+    private let world: World
+    private var ways = [Way(), Way()]
+    /// Delays of this connection, in milliseconds.
+    private let delay: ClosedRange<UInt64>
+    private let bytesAMillisecond: UInt64
+    package private(set) var isCut = false
+
+    package init(_ world: World, delay: ClosedRange<UInt64>, bytesAMillisecond: UInt64) {
+        self.world = world
+        self.delay = delay
+        self.bytesAMillisecond = bytesAMillisecond
+    }
+
+    /// Attaches what an end does with messages, and when it learns that the connection is gone.
+    package func attach(_ end: End, receive: @escaping ([UInt8]) -> Void, ended: @escaping () -> Void) {
+        ways[end.rawValue].receive = receive
+        ways[end.rawValue].ended = ended
+    }
+
+    package func send(_ message: [UInt8], to end: End) {
+        if isCut { return }
+        let place = end.rawValue
+        let arrival = max(world.now + world.random.within(delay) + UInt64(message.count) / bytesAMillisecond, ways[place].lastArrival)
+        ways[place].lastArrival = arrival
+        ways[place].underWay += 1
+        world.after(arrival - world.now) { [self] in
+            ways[place].underWay -= 1
+            if let spared = ways[place].spared {
+                if spared == 0 { return }
+                ways[place].spared = spared - 1
+            }
+            if !ways[place].hasEnded { ways[place].receive(message) }
+        }
+    }
+
+    /// The connection breaks. Of what is under way a first part arrives, which may be none or all of it.
+    package func cut() {
+        if isCut { return }
+        isCut = true
+        for place in ways.indices {
+            ways[place].spared = world.random.below(ways[place].underWay + 1)
+            // One end may believe in the connection long after the other has made a new one.
+            let notice =
+                max(ways[place].lastArrival, world.now) - world.now
+                + (world.random.chance(0.7) ? world.random.within(0...200) : world.random.within(0...60_000))
+            world.after(notice) { [self] in end(place) }
+        }
+    }
+
+    /// An end closes in good order: what it sent before arrives, then the other learns of it.
+    package func close(by end: End) {
+        if isCut { return }
+        isCut = true
+        ways[end.rawValue].hasEnded = true
+        let other = 1 - end.rawValue
+        world.after(max(ways[other].lastArrival, world.now) - world.now) { [self] in self.end(other) }
+    }
+
+    /// An end is gone without a word: its process was killed. What it sent is under way all the same.
+    package func abandon(by end: End) {
+        ways[end.rawValue].hasEnded = true
+        ways[end.rawValue].ended = {}
+        cut()
+    }
+
+    private func end(_ place: Int) {
+        if ways[place].hasEnded { return }
+        ways[place].hasEnded = true
+        ways[place].ended()
+    }
+}

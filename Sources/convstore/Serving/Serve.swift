@@ -1,0 +1,116 @@
+import ArgumentParser
+import ChatServer
+import ConversationStore
+import Glibc
+import Logging
+import Replication
+import ServiceLifecycle
+import UnixSignals
+
+struct Serve: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Is a hub: devices sync with the store over WebSocket. Makes the store if there is none.",
+        discussion: """
+            convstore serve --store S --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --jwt-key public.pem
+
+            Prints `listening on ws://HOST:PORT/v1/sync` when it is ready; logs go to standard error. /healthz, /readyz and /metrics (Prometheus) are on the same \
+            port. The store is open for writing meanwhile: other commands can read. Ends with 0 at SIGTERM or SIGINT, within seconds: devices are told, and \
+            come back by themselves.
+
+            A token is a JWT with sub (the user) and exp; its claim "service": true makes it a service's, which may write for others and follow everything.
+            """)
+
+    @OptionGroup var store: StoreOption
+    @Option(help: ArgumentHelp("Where; port 0 is any that is free.", valueName: "host:port"))
+    var listen: String
+    @Option(help: ArgumentHelp("The certificate with its chain, in PEM.", valueName: "file"))
+    var tlsCert: String?
+    @Option(help: ArgumentHelp("The certificate's private key, in PEM.", valueName: "file"))
+    var tlsKey: String?
+    @OptionGroup var tokens: TokenOptions
+    @Option(help: ArgumentHelp("A web page of this origin may connect, * for any. May be given again.", valueName: "origin"))
+    var allowOrigin: [String] = []
+    @Option(help: ArgumentHelp("End messages of which nothing was heard for so long, and whose writer is gone.", valueName: "seconds"))
+    var abandonedAfter = 60
+    @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
+    var logLevel = "info"
+
+    /// How long peers may take to leave before they are cut off.
+    private static let shutdownSeconds: Int64 = 5
+
+    func validate() throws {
+        guard let address = ListenAddress(listen) else { throw ValidationError("--listen is HOST:PORT, for example 127.0.0.1:8080 or [::1]:8080.") }
+        guard (tlsCert == nil) == (tlsKey == nil) else { throw ValidationError("--tls-cert and --tls-key belong together.") }
+        guard !tokens.insecureAnyUser || address.isLoopback else {
+            throw ValidationError("--insecure-any-user is only for loopback (127.0.0.1, ::1, localhost): anybody who reached \(address.host) could be anybody.")
+        }
+        guard abandonedAfter >= 0 else { throw ValidationError("--abandoned-after is 0 or more.") }
+        guard Logger.Level(rawValue: logLevel) != nil else {
+            throw ValidationError("--log-level is trace, debug, info, notice, warning, error or critical.")
+        }
+    }
+
+    func run() throws {
+        let level = Logger.Level(rawValue: logLevel)!
+        let logger = Logger(label: "convstore") { LineLogHandler(label: $0, level: level) }
+        do {
+            try run(ListenAddress(listen)!, logger)
+        } catch let error as HubServerError {
+            throw Failure(error.code == .cannotListen ? .unavailable : .noInput, error.message)
+        }
+        logger.info("stopped")
+    }
+
+    private func run(_ address: ListenAddress, _ logger: Logger) throws {
+        var options = HubServerOptions(host: address.host, port: address.port)
+        if let tlsCert, let tlsKey { options.tls = ServerTLS(certificateFile: tlsCert, keyFile: tlsKey) }
+        options.allowedOrigins = Set(allowOrigin)
+        var hubOptions = try tokens.hubOptions(logger)
+        hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
+        raiseFileLimit()
+        let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
+        try store.with(storeOptions) { store in
+            let hub = try Hub(store: store, options: hubOptions)
+            let scheme = options.tls == nil ? "ws" : "wss"
+            let server = try HubServer(hub, options: options, logger: logger) { [options] port in
+                // Whoever waits for the line may have gone: that is no reason to stop.
+                try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
+                try? StandardOutput.shared.flush()
+                logger.info("listening", metadata: ["address": "\(address.text(port: port))", "tls": "\(options.tls != nil)"])
+            }
+            warn(address, options, logger)
+            try serve(server, logger)
+        }
+    }
+
+    private func warn(_ address: ListenAddress, _ options: HubServerOptions, _ logger: Logger) {
+        if tokens.insecureAnyUser {
+            logger.warning("everybody is believed who they say they are")
+        } else if options.tls == nil, !address.isLoopback {
+            logger.warning("without TLS, tokens can be read on the way: put a proxy with TLS in front")
+        }
+    }
+
+    private func serve(_ server: HubServer, _ logger: Logger) throws {
+        var quiet = logger
+        quiet.logLevel = max(logger.logLevel, .error)
+        var configuration = ServiceGroupConfiguration(
+            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: quiet)
+        configuration.maximumGracefulShutdownDuration = .seconds(Self.shutdownSeconds)
+        let group = ServiceGroup(configuration: configuration)
+        do {
+            try waiting { try await group.run() }
+        } catch is CancellationError {
+            logger.warning("some peers did not leave in time and were cut off")
+        }
+    }
+
+    /// Each peer takes a descriptor, and the usual limit is low.
+    private func raiseFileLimit() {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0, limit.rlim_cur < limit.rlim_max else { return }
+        limit.rlim_cur = limit.rlim_max
+        _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+}

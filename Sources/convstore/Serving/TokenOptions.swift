@@ -1,0 +1,50 @@
+import ArgumentParser
+import ChatServer
+import ConversationStore
+import Logging
+import Replication
+
+/// How a hub knows who its peers are.
+struct TokenOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The key of the tokens (JWT): a public key in PEM (ES256, EdDSA, RS256 or PS256), or a file with the secret for HS256, as it is or behind base64:",
+            valueName: "file"))
+    var jwtKey: String?
+    @Option(help: ArgumentHelp("A set of such public keys (JWKS); a token's kid chooses among them.", valueName: "file"))
+    var jwks: String?
+    @Option(help: ArgumentHelp("What the tokens' iss must be.", valueName: "issuer"))
+    var jwtIssuer: String?
+    @Option(help: ArgumentHelp("What the tokens' aud must name; without it, only tokens without aud are taken.", valueName: "audience"))
+    var jwtAudience: String?
+    @Flag(help: "Believe everybody who they say they are. Only on loopback.")
+    var insecureAnyUser = false
+    @Option(help: ArgumentHelp("With --insecure-any-user: who may write for others. May be given again.", valueName: "name"))
+    var serviceUser: [String] = []
+
+    func validate() throws {
+        let ways = [jwtKey != nil, jwks != nil, insecureAnyUser].filter { $0 }.count
+        guard ways == 1 else {
+            throw ValidationError(
+                ways > 1
+                    ? "Give only one of --jwt-key, --jwks and --insecure-any-user."
+                    : "Who may come in? Name the key that checks their tokens with --jwt-key or --jwks; or, on loopback, let in everybody with --insecure-any-user."
+            )
+        }
+        guard insecureAnyUser || serviceUser.isEmpty else {
+            throw ValidationError("--service-user is for --insecure-any-user; a token says by its claim \"service\" that it is a service's.")
+        }
+        guard !insecureAnyUser || (jwtIssuer == nil && jwtAudience == nil) else {
+            throw ValidationError("--jwt-issuer and --jwt-audience mean nothing with --insecure-any-user: tokens are not read.")
+        }
+    }
+
+    func hubOptions(_ logger: Logger) throws -> HubOptions {
+        if insecureAnyUser { return .anyUser(services: Set(try serviceUser.map { try UserID.typed($0, as: "--service-user") })) }
+        let keys = try waiting { [jwtKey, jwks] in
+            if let jwtKey { return try await TokenKeys.file(jwtKey) }
+            return try await TokenKeys.set(jwks!)
+        }
+        return TokenVerifier(keys, issuer: jwtIssuer, audience: jwtAudience, logger: logger).options
+    }
+}

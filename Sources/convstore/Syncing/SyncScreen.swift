@@ -1,0 +1,69 @@
+import ConversationStore
+import Replication
+import ReplicationWebSocket
+
+/// What a sync shows: a bar while it runs, a line whenever all is held.
+final class SyncScreen: Sendable {
+    private let json: Bool
+    private let follows: Bool
+    private let started = ContinuousClock.now
+    private let bar: Monitor<ProgressBar>
+
+    init(json: Bool, follows: Bool) {
+        self.json = json
+        self.follows = follows
+        bar = Monitor(ProgressBar("Syncing"))
+    }
+
+    func show(_ update: SyncRun.Update, _ replica: Replica?) {
+        switch update {
+        case .connected: break
+        case .progress(let report):
+            bar.withLock { $0.update(done: 0, total: 0, count: report.eventsReceived + report.accepted, "events") }
+        case .settled(let report):
+            guard follows, let replica else { return }
+            clear()
+            // Whoever reads this may have gone: the copy goes on.
+            try? print(report, replica)
+            try? StandardOutput.shared.flush()
+        case .waiting(let milliseconds, let reason):
+            clear()
+            Terminal.complain("not connected (\(reason)); trying again in \(Quantity.duration(Double(milliseconds) / 1000))")
+        case .typing: break
+        }
+    }
+
+    func clear() { bar.withLock { $0.clear() } }
+
+    func print(_ report: SyncRun.Report, _ replica: Replica) throws {
+        let outbox = replica.outbox
+        let failed = outbox.filter(\.isFailed).count
+        let lost = try replica.lostEvents().count
+        let holes = replica.holes.count
+        let seconds = (ContinuousClock.now - started).seconds
+        if json {
+            var line = JSONLine()
+            line.add("user", replica.user.string)
+            line.add("received", report.eventsReceived)
+            line.add("accepted", report.accepted)
+            line.add("refused", report.refused)
+            line.add("pending", outbox.count - failed)
+            line.add("failed", failed)
+            line.add("holes", holes)
+            line.add("lost", lost)
+            line.add("bytes_in", report.bytesReceived)
+            line.add("bytes_out", report.bytesSent)
+            line.add("events", replica.store.log.lastPosition)
+            line.add("connections", report.connections)
+            line.add("seconds", seconds, decimals: 3)
+            return try line.print()
+        }
+        var text = "received \(Quantity.count(report.eventsReceived)) events, \(Quantity.count(report.accepted)) of ours accepted"
+        if report.refused > 0 { text += ", \(Quantity.count(report.refused)) refused" }
+        text += " (\(Quantity.bytes(report.bytesReceived)) in, \(Quantity.bytes(report.bytesSent)) out, \(Quantity.duration(seconds)))"
+        if failed > 0 { text += "\n\(Quantity.count(failed)) in the outbox failed: `convstore outbox` lists them" }
+        if holes > 0 { text += "\n\(Quantity.count(holes)) conversations are held in part" }
+        if lost > 0 { text += "\n\(Quantity.count(lost)) events that the hub has lost are kept aside: `convstore outbox --lost` lists them" }
+        try StandardOutput.shared.writeLine(text)
+    }
+}

@@ -1,0 +1,45 @@
+import ArgumentParser
+import EventLog
+import Foundation
+import StoreTesting
+
+/// Runs simulated worlds, a seed each, and says which of them showed something that must not be.
+@main struct Simulate: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "simulate", abstract: "A hub and devices in a world where everything goes wrong, from a seed; exit 1 if a seed fails.")
+
+    @Option(help: "How many seeds.") var seeds = 1000
+    @Option(help: "The first of them.") var first: UInt64 = 1
+    @Option(help: "What happens in each world before it is healed.") var operations = 200
+    @Option(help: "Processes at once.") var jobs = 2
+    @Option(help: "Plants a bug: a run that then finds nothing fails. `all`: one after the other.") var planted: String?
+    @Flag(help: "Leaves the stores of worlds that failed in /dev/shm.") var keep = false
+    @Flag(help: "Tells what happens.") var verbose = false
+
+    func run() throws {
+        // Dictionaries are walked in the same order each time only if hashing is not seeded anew by each process.
+        guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil else { return try Parent(self).run() }
+        try runHere()
+    }
+
+    private func runHere() throws {
+        let bug = try planted.map { name in
+            guard let bug = PlantedBug(rawValue: name) else { throw ValidationError("no bug is named \(name)") }
+            return bug
+        }
+        for seed in first..<first + UInt64(seeds) {
+            // Whoever reads knows which seed it was if this process ends here.
+            print("BEGIN \(seed)")
+            fflush(nil)
+            var options = SimulationOptions(seed: seed)
+            options.operations = operations
+            options.isVerbose = verbose
+            options.planted = bug
+            options.keepsFiles = keep
+            guard let failure = Simulation(options).run() else { continue }
+            print("FAILED \(seed) \(failure)")
+            fflush(nil)
+        }
+        print("END")
+    }
+}

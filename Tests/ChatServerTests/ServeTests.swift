@@ -1,0 +1,114 @@
+import Foundation
+import ReplicationWebSocket
+import Testing
+
+/// `convstore serve`, as a process.
+extension ServerTests {
+    @Suite("convstore serve") struct ServeTests {
+        /// It lies beside the tests, wherever they were built.
+        private static let program: String = {
+            if let given = ProcessInfo.processInfo.environment["CONVSTORE"] { return given }
+            let own = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
+            for argument in [own] + CommandLine.arguments where argument.contains("xctest") {
+                var directory = URL(fileURLWithPath: argument).deletingLastPathComponent()
+                while directory.path != "/" {
+                    let candidate = directory.appendingPathComponent("convstore").path
+                    if FileManager.default.isExecutableFile(atPath: candidate), !candidate.hasSuffix("xctest") { return candidate }
+                    directory.deleteLastPathComponent()
+                }
+            }
+            return "convstore"
+        }()
+
+        private final class Serve {
+            let folder = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-serve-" + UUID().uuidString)
+            let process = Process()
+
+            init(_ arguments: [String], store: String? = nil) throws {
+                try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+                process.executableURL = URL(fileURLWithPath: ServeTests.program)
+                process.arguments = ["serve", "--store", store ?? file("store")] + arguments
+                process.standardOutput = try handle("output")
+                process.standardError = try handle("errors")
+                process.standardInput = FileHandle.nullDevice
+                try process.run()
+            }
+
+            deinit {
+                if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+                try? FileManager.default.removeItem(at: folder)
+            }
+
+            func file(_ name: String) -> String { folder.appendingPathComponent(name).path }
+            func text(_ name: String) -> String { (try? String(contentsOfFile: file(name), encoding: .utf8)) ?? "" }
+
+            private func handle(_ name: String) throws -> FileHandle {
+                try Data().write(to: URL(fileURLWithPath: file(name)))
+                return try FileHandle(forWritingTo: URL(fileURLWithPath: file(name)))
+            }
+
+            func status() async -> Int32 { await eventually { !process.isRunning } ? process.terminationStatus : -1 }
+
+            /// The URL of the line that it prints when it is ready.
+            func url() async throws -> String {
+                _ = await eventually { text("output").hasSuffix("\n") || !process.isRunning }
+                let line = text("output")
+                try #require(line.hasPrefix("listening on ws"), "\(line)\(text("errors"))")
+                return line.dropFirst("listening on ".count).trimmingCharacters(in: .newlines)
+            }
+        }
+
+        @Test("Nobody is let in by mistake: without a key it does not start") func refusals() async throws {
+            let secret = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-secret-" + UUID().uuidString).path
+            try Data("short".utf8).write(to: URL(fileURLWithPath: secret))
+            defer { try? FileManager.default.removeItem(atPath: secret) }
+            for (arguments, status, words) in [
+                (["--listen", "127.0.0.1:0"], 64, "--jwt-key"), (["--listen", "0.0.0.0:0", "--insecure-any-user"], 64, "loopback"),
+                (["--listen", "127.0.0.1.example:0", "--insecure-any-user"], 64, "loopback"),
+                (["--listen", "nowhere", "--insecure-any-user"], 64, "HOST:PORT"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--jwt-key", secret], 64, "only one"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--service-user", "bot"], 64, "--service-user"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret], 66, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user"], 66, "no such store"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 66, "PEM"),
+            ] {
+                let serve = try Serve(arguments)
+                #expect(await serve.status() == Int32(status), "\(arguments)")
+                #expect(serve.text("errors").contains(words), "\(arguments): \(serve.text("errors"))")
+                #expect(serve.text("output").isEmpty)
+            }
+        }
+
+        @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT]) func hub(signal: Int32)
+            async throws
+        {
+            let serve = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user", "--log-level", "debug"])
+            let url = try await serve.url()
+            let result = try await Python.run("echo_client.py", [url, "hub"])
+            #expect(result.status == 0, "\(result.output)")
+            let heard = Heard()
+            let client = try await WebSocketClient.connect(to: url, onMessage: heard.message) { heard.close($0, $1) }
+            // Two hubs of one store would give one seq to two events.
+            let second = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user"], store: serve.file("store"))
+            #expect(await second.status() == 75)
+            let begin = ContinuousClock.now
+            kill(serve.process.processIdentifier, signal)
+            #expect(await eventually { heard.hasEnded })
+            #expect(heard.code == 1001)
+            #expect(await serve.status() == 0)
+            #expect(ContinuousClock.now - begin < .seconds(4))
+            #expect(serve.text("output").split(separator: "\n").count == 1)
+            #expect(serve.text("errors").hasSuffix("info convstore \"stopped\"\n"))
+            client.close()
+        }
+
+        @Test("An address that is taken is told of") func taken() async throws {
+            let first = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user"])
+            let port = try await first.url().split(separator: ":").last!.prefix { $0.isNumber }
+            let second = try Serve(["--listen", "127.0.0.1:\(port)", "--insecure-any-user"])
+            #expect(await second.status() == 69)
+            #expect(second.text("errors").contains("cannot be listened on"))
+        }
+    }
+}

@@ -1,0 +1,293 @@
+import Testing
+
+@testable import EventLog
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
+@Suite("Adopting whole runs") struct AdoptRunTests {
+    let directory = TemporaryDirectory()
+
+    private struct Hub {
+        var runs: [StoredRun] = []
+        /// All events; the runs hold the first of them.
+        var events: [RecordedEvent] = []
+        var heads: [LogID: Head] = [:]
+        var secrets: [LogID: [UInt8]] = [:]
+
+        func part(_ index: Int) -> [RecordedEvent] {
+            let first = Int(runs[index].firstPosition) - 1
+            return Array(events[first..<first + runs[index].eventCount])
+        }
+        var rest: [RecordedEvent] { Array(events[Int(runs.last!.firstPosition) - 1 + runs.last!.eventCount..<events.count]) }
+    }
+
+    /// Four runs and a tail of events of all kinds, one of them erased.
+    private func hub() throws -> Hub {
+        let store = try EventStore.open(at: directory.path + "/hub")
+        var hub = Hub()
+        for round in 0..<4 as Range<UInt64> {
+            try talk(store, round: round, messages: 24)
+            if round == 2 { _ = try store.appendBlocking([created(5, by: "eve")]) }
+            try store.flush()
+            if round == 1 { try store.erase(log: .conversation(conversation(1)), seq: 3) }
+        }
+        try talk(store, round: 4, messages: 12)
+        hub.events = try store.all()
+        hub.heads = try store.heads()
+        for log in hub.heads.keys { hub.secrets[log] = try store.secret(of: log) }
+        var position: Position = 1
+        while let run = try store.storedRun(containing: position) {
+            hub.runs.append(run)
+            position += Position(run.eventCount)
+        }
+        #expect(hub.runs.count == 4 && !hub.rest.isEmpty)
+        try store.close()
+        return hub
+    }
+
+    private func options(_ tally: Tally?) -> StoreOptions {
+        var options = StoreOptions(journalBytesMax: 256 << 10)
+        options.folds = tally.map { [$0] } ?? []
+        return options
+    }
+
+    /// The files as a crash would leave them.
+    private func crashed(_ name: String) throws -> String {
+        let target = directory.path + "/" + name
+        try Directory.make(target)
+        for file in try Directory.names(directory.store) where file != "archive-lock" {
+            let source = try File(directory.store + "/" + file, O_RDONLY)
+            let bytes = try source.read(source.size, at: 0)
+            try bytes.withUnsafeBytes { try File(target + "/" + file, O_RDWR | O_CREAT).write($0, at: 0) }
+        }
+        return target
+    }
+
+    /// The store holds just these events, densely (I2), with the hub's heads (I6), and its fold is theirs (I4).
+    private func check(_ store: EventStore, _ tally: Tally?, _ events: [RecordedEvent], own: Int = 0, _ hub: Hub) throws {
+        let all = try store.all()
+        #expect(all.map(\.position) == Array(1..<Position(all.count) + 1))
+        #expect(all.count == events.count + own)
+        let logs = Dictionary(grouping: events, by: \.log)
+        for (log, events) in logs {
+            #expect(try store.events(in: log).map(\.shipped) == events.map(\.shipped))
+            let seeds = try #require(PuncturedSeeds(secret: hub.secrets[log]!))
+            let tree = try HeadCache.extend(CompactRange(), with: events, seeds: seeds)
+            #expect(try store.head(of: log) == Head(log: log, size: tree.size, root: tree.root()))
+        }
+        guard let tally else { return }
+        for (log, events) in Dictionary(grouping: all, by: \.log) {
+            #expect(try tally.row(of: log, in: store) == [UInt64(events.count), events.reduce(0) { $0 + $1.position }, events.last!.seq])
+        }
+    }
+
+    private func checkCrashed(_ path: String, _ events: [RecordedEvent], own: Int = 0, _ hub: Hub) throws {
+        #expect(try EventStore.verify(at: path).problems == [])
+        let tally = Tally(savesSoon: false)
+        var store = try EventStore.open(at: path, options: options(tally))
+        try check(store, tally, events, own: own, hub)
+        _ = try store.appendBlocking([created(60)])
+        try store.close()
+        store = try EventStore.open(at: path, options: options(tally))
+        try check(store, tally, events, own: own + 1, hub)
+        try store.close()
+        #expect(try EventStore.verify(at: path).problems == [])
+    }
+
+    @Test(
+        "I1, I2, I4, I6: a replica takes runs, among events of its own; a crash before, within and behind each leaves all of it or none",
+        arguments: [false, true])
+    func adopt(_ savesSoon: Bool) throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: savesSoon)
+        var store = try EventStore.open(at: directory.store, options: options(tally))
+        _ = try store.appendBlocking([created(50), sent(1, in: 50, "own")])
+        var own = 2
+        var taken: [RecordedEvent] = []
+        for (index, run) in hub.runs.enumerated() {
+            var trees: [LogID: CompactRange] = [:]
+            let before = taken
+            let last = try store.adoptRun(run.bytes, secrets: hub.secrets) { log, tree in
+                if trees.isEmpty { try checkCrashed(crashed("within \(index)"), before, own: own, hub) }
+                trees[log] = tree
+            }
+            taken += hub.part(index)
+            #expect(Set(trees.keys) == Set(run.slices.map(\.log)))
+            for slice in run.slices {
+                #expect(last[slice.log] == slice.firstSeq + Seq(slice.count) - 1)
+                #expect(trees[slice.log]?.size == last[slice.log])
+                #expect(try store.head(of: slice.log)?.root == trees[slice.log]?.root())
+            }
+            try check(store, tally, taken, own: own, hub)
+            #expect(store.clock >= hub.part(index).map(\.hlc).max()!)
+            try checkCrashed(crashed("behind \(index)"), taken, own: own, hub)
+            if savesSoon { #expect(try store.statistics().projections["tally"] == store.lastPosition) }
+            if index == 1 {
+                // Events that go through the journal stand behind the run's, before they are archived and after.
+                _ = try store.appendBlocking([sent(2, in: 50, "mine"), sent(3, in: 50, "again")])
+                own += 2
+                try checkCrashed(crashed("journal \(index)"), taken, own: own, hub)
+            }
+            if index == 2 {
+                try store.close()
+                store = try EventStore.open(at: directory.store, options: options(tally))
+            }
+        }
+        #expect(try store.adoptBlocking(hub.rest, secrets: hub.secrets).allSatisfy(\.isAccepted))
+        try check(store, tally, hub.events, own: own, hub)
+        try checkCrashed(crashed("rest"), hub.events, own: own, hub)
+        try store.flush()
+        try check(store, tally, hub.events, own: own, hub)
+        for (log, head) in hub.heads { #expect(try store.head(of: log) == head) }
+        let statistics = try store.statistics()
+        #expect(statistics.conversations == 4)
+        #expect(statistics.messages == UInt64(try store.all().filter { $0.event.content.kind == .messageSent }.count))
+        // What a repeat is answered with comes from rows and runs that were adopted.
+        let repeated = hub.events.first { $0.event.content.kind == .messageSent && !$0.isErased }!
+        #expect(try store.appendBlocking([Submission(repeated.event, origin: repeated.origin)])[0].receipt?.seq == repeated.seq)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+        #expect(try EventStore.compact(at: directory.store).after > 0)
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("A flush that follows knows what was adopted: rows that the one before had in memory are read anew")
+    func flushes() throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: false)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        #expect(try store.adoptBlocking(hub.part(0), secrets: hub.secrets).allSatisfy(\.isAccepted))
+        try store.flush()
+        var taken = hub.part(0)
+        for index in 1..<4 {
+            // Alternately by run and event by event, with flushes between.
+            if index % 2 == 1 {
+                _ = try store.adoptRun(hub.runs[index].bytes, secrets: hub.secrets) { _, _ in }
+            } else {
+                _ = try store.adoptBlocking(hub.part(index), secrets: hub.secrets.filter { log, _ in !taken.contains { $0.log == log } })
+            }
+            taken += hub.part(index)
+            try check(store, tally, taken, hub)
+        }
+        _ = try store.adoptBlocking(hub.rest, secrets: [:])
+        try store.flush()
+        try check(store, tally, hub.events, hub)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("I2, I7: a run that does not follow, that is damaged or that the caller refuses changes nothing")
+    func refused() throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: false)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        func code(_ body: () throws -> Void) -> EventLogError.Code? {
+            do {
+                try body()
+                return nil
+            } catch { return (error as? EventLogError)?.code }
+        }
+        #expect(code { _ = try store.adoptRun(hub.runs[1].bytes, secrets: hub.secrets) { _, _ in } } == .invalidArgument)
+        #expect(throws: SegmentError.self) { _ = try store.adoptRun(Array(hub.runs[0].bytes.dropLast()), secrets: hub.secrets) { _, _ in } }
+        struct Refused: Error {}
+        var seen = 0
+        #expect(throws: Refused.self) {
+            _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in
+                seen += 1
+                if seen == hub.runs[0].slices.count { throw Refused() }
+            }
+        }
+        try check(store, tally, [], hub)
+        #expect(try store.statistics().events == 0)
+        // Without the logs' secrets, or with others, the trees are others.
+        for secrets in [[:], hub.secrets.mapValues { _ in [UInt8](repeating: 1, count: 32) }] {
+            #expect(throws: Refused.self) {
+                _ = try store.adoptRun(hub.runs[0].bytes, secrets: secrets) { log, tree in
+                    let events = hub.part(0).filter { $0.log == log }
+                    let expected = try HeadCache.extend(CompactRange(), with: events, seeds: PuncturedSeeds(secret: hub.secrets[log]!)!)
+                    if tree.root() != expected.root() { throw Refused() }
+                }
+            }
+        }
+        _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in }
+        #expect(code { _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in } } == .invalidArgument)
+        try check(store, tally, hub.part(0), hub)
+        try store.close()
+        #expect(code { _ = try store.adoptRun(hub.runs[1].bytes, secrets: hub.secrets) { _, _ in } } == .closed)
+        let reader = try EventStore.open(at: directory.store, options: StoreOptions(access: .readOnly))
+        #expect(code { _ = try reader.adoptRun(hub.runs[1].bytes, secrets: hub.secrets) { _, _ in } } == .readOnly)
+        try reader.close()
+    }
+
+    @Test("A crash between the journal's closing frame and the archive's word of it is none: the frame stands behind what was adopted")
+    func closing() throws {
+        let hub = try hub()
+        let store = try EventStore.open(at: directory.store, options: options(nil))
+        _ = try store.appendBlocking([created(50)])
+        _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in }
+        try store.journal!.close()
+        try checkCrashed(crashed("closing"), hub.part(0), own: 1, hub)
+    }
+
+    @Test("Appends from many sides wait, and stand between the runs")
+    func besideAppends() async throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: true)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        _ = try store.appendBlocking([created(50)])
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for writer in 0..<8 as Range<UInt64> {
+                group.addTask {
+                    for number in 0..<20 as Range<UInt64> { _ = try await store.append([sent(writer * 100 + number, in: 50, "w")]) }
+                }
+            }
+            group.addTask { for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } } }
+            try await group.waitForAll()
+        }
+        _ = try store.adoptBlocking(hub.rest, secrets: hub.secrets)
+        try check(store, tally, hub.events, own: 161, hub)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("I4: rows that could not be saved are saved with the next, by a run, a flush or the close", arguments: 1...5)
+    func unsaved(_ failures: Int) throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: true)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        tally.failures.begin(failures)
+        var taken: [RecordedEvent] = []
+        for (index, run) in hub.runs.enumerated() {
+            _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in }
+            taken += hub.part(index)
+            try checkCrashed(crashed("run \(index)"), taken, hub)
+            #expect(try (store.statistics().projections["tally"] == store.lastPosition) == (index >= failures))
+        }
+        if failures % 2 == 0 {
+            _ = try store.adoptBlocking(hub.rest, secrets: hub.secrets)
+            taken = hub.events
+        }
+        if failures > hub.runs.count { #expect(throws: EventLogError.self) { try failures % 2 == 0 ? store.flush() : store.close() } }
+        try store.close()
+        try checkCrashed(directory.store, taken, hub)
+    }
+
+    @Test("I6: an event that is refused takes no log's number: later logs keep their secrets")
+    func numbers() throws {
+        let hub = try hub()
+        let store = try EventStore.open(at: directory.store, options: options(nil))
+        var stray = hub.events[0]
+        stray.log = .conversation(conversation(77))
+        stray.seq = 4
+        #expect(throws: EventLogError.self) { _ = try store.adoptBlocking([stray], secrets: [:]) }
+        #expect(try store.adoptBlocking(hub.events, secrets: hub.secrets).allSatisfy(\.isAccepted))
+        try store.flush()
+        #expect(try store.heads() == hub.heads)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+}

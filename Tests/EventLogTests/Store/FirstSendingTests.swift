@@ -1,0 +1,66 @@
+import EventLog
+import Testing
+
+@Suite("First sendings") struct FirstSendingTests {
+    let directory = TemporaryDirectory()
+
+    private func submission(_ submission: Submission, _ counter: UInt64, isFirst: Bool) -> Submission {
+        var copy = submission
+        copy.origin = Origin(replica: ReplicaID(high: 7, low: 7), counter: counter, hlc: HLC(milliseconds: 1))
+        copy.isFirstSending = isFirst
+        return copy
+    }
+
+    @Test("I3: a counter that is used again for another event is a conflict, whatever the older event got; a mere repeat is not", arguments: [false, true])
+    func restored(_ isReopened: Bool) throws {
+        var store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(50, in: 1, "there already")])
+        let outcomes = try store.appendBlocking([
+            submission(sent(1, in: 1, "one"), 1, isFirst: true), submission(sent(50, in: 1, "there already"), 2, isFirst: true),
+            submission(chunk(0, of: 99, in: 1, "to nothing"), 3, isFirst: true), submission(sent(2, in: 1, "two"), 4, isFirst: true),
+        ])
+        #expect(outcomes.map(\.isAccepted) == [true, false, false, true])
+        #expect(outcomes[1].receipt?.seq == 2)
+        #expect(outcomes[2].refusal == .unknownMessage)
+        if isReopened {
+            try store.close()
+            store = try EventStore.open(at: directory.store)
+        }
+        // As first sendings: the event that was recorded is known; other events, and those that were answered otherwise, are not.
+        #expect(try store.appendBlocking([submission(sent(1, in: 1, "one"), 1, isFirst: true)]) == [.duplicate(outcomes[0].receipt!)])
+        for counter in 1...4 as ClosedRange<UInt64> {
+            #expect(try store.appendBlocking([submission(sent(100 + counter, in: 1, "new"), counter, isFirst: true)])[0].refusal == .originConflict)
+        }
+        #expect(try store.appendBlocking([submission(chunk(0, of: 99, in: 1, "to nothing"), 3, isFirst: true)])[0].refusal == .originConflict)
+        // As repeats they get the answers that they got.
+        #expect(try store.appendBlocking([submission(sent(1, in: 1, "one"), 1, isFirst: false)]) == [.duplicate(outcomes[0].receipt!)])
+        #expect(try store.appendBlocking([submission(sent(50, in: 1, "there already"), 2, isFirst: false)]) == [outcomes[1]])
+        #expect(try store.appendBlocking([submission(chunk(0, of: 99, in: 1, "to nothing"), 3, isFirst: false)])[0].refusal == .unknownMessage)
+        #expect(try store.appendBlocking([submission(sent(3, in: 1, "three"), 5, isFirst: true)])[0].isAccepted)
+        #expect(try store.all().count == 5)
+        try store.close()
+    }
+
+    @Test("The clock is the greatest that was given or adopted, after reopening too")
+    func clock() throws {
+        var store = try EventStore.open(at: directory.store)
+        #expect(store.clock == HLC(rawValue: 0))
+        let receipt = try store.appendBlocking([created(1)])[0].receipt!
+        #expect(store.clock == receipt.hlc)
+        let late = HLC(milliseconds: receipt.hlc.milliseconds + 1_000_000, counter: 3)
+        let adopted = RecordedEvent(
+            log: .conversation(conversation(1)), seq: 2, position: 0,
+            origin: Origin(replica: ReplicaID(high: 1, low: 1), counter: 1, hlc: HLC(milliseconds: 9)), hlc: late, event: sent(1, in: 1, "hi").event,
+            targetSeq: nil)
+        _ = try store.adoptBlocking([adopted], secrets: [:])
+        #expect(store.clock == late)
+        for flushes in [false, true] {
+            if flushes { try store.flush() }
+            try store.close()
+            store = try EventStore.open(at: directory.store)
+            #expect(store.clock == late)
+        }
+        #expect(try store.appendBlocking([sent(2, in: 1, "later")])[0].receipt!.hlc > late)
+        try store.close()
+    }
+}
