@@ -58,6 +58,8 @@ package struct HubSession: Sendable {
     }
 
     package static let pushCreditBytes: UInt64 = 8 << 20
+    /// However much a peer gives: what is sent and not taken waits in this process.
+    static let creditMax: UInt64 = 16 << 20
 
     /// - Parameter seed: for what must differ from session to session; all randomness there is.
     package init(at now: UInt64, seed: UInt64, limits: Limits = Limits()) {
@@ -220,7 +222,7 @@ package struct HubSession: Sendable {
         guard hello.pushed.count <= 1 || bytes <= WireLimits.helloPushBytesMax && hello.pushed.count <= WireLimits.pushEventsMax else {
             return end(Bye(.protocolError, "HELLO carries too many events"))
         }
-        credit = Int64(hello.credit)
+        credit = Int64(min(hello.credit, Self.creditMax))
         state = .authenticating(hello)
         return [.authenticate(token: hello.token, claimed: hello.user)]
     }
@@ -234,8 +236,8 @@ package struct HubSession: Sendable {
     }
 
     private mutating func take(credit more: UInt64) -> [Effect] {
-        guard more <= WireLimits.creditMax, credit <= Int64(WireLimits.creditMax) else { return end(Bye(.protocolError, "no such credit")) }
-        credit += Int64(more)
+        guard more <= WireLimits.creditMax else { return end(Bye(.protocolError, "no such credit")) }
+        credit = min(credit + Int64(more), Int64(Self.creditMax))
         guard isStarved, credit > 0 else { return [] }
         isStarved = false
         return isOpen ? [.pump] : []

@@ -86,8 +86,6 @@ extension Frame {
             body.put(number: 4, base.seq)
             body.put(bytes: 5, base.range)
             body.put(bytes: 6, base.secret)
-            body.put(head: 7, base.head)
-            body.put(bytes: 8, base.run)
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -145,8 +143,7 @@ extension Frame {
         case 17:
             self = .base(
                 BaseFrame(
-                    log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6),
-                    head: try fields.head(7), run: fields.bytes(8)))
+                    log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6)))
         default: throw CodecError(.badField)
         }
     }
@@ -156,7 +153,7 @@ extension Frame {
 package struct FrameError: Error, CustomStringConvertible {
     package let problem: CodecError.Problem
     package init(_ problem: CodecError.Problem) { self.problem = problem }
-    package var description: String { "a frame cannot be read: \(problem)" }
+    package var description: String { "a message is no frame: \(problem)" }
 }
 
 extension Cursor {
