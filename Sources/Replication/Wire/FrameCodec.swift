@@ -153,7 +153,7 @@ extension Frame {
 package struct FrameError: Error, CustomStringConvertible {
     package let problem: CodecError.Problem
     package init(_ problem: CodecError.Problem) { self.problem = problem }
-    package var description: String { "a frame cannot be read: \(problem)" }
+    package var description: String { "a message is no frame: \(problem)" }
 }
 
 extension Cursor {

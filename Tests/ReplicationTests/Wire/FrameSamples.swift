@@ -51,10 +51,7 @@ enum FrameSamples {
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)
-        let base = BaseFrame(
-            log: .conversation(conversation), base: [1, 2, 3], seq: 50, range: secret + secret + secret, secret: secret, head: head, run: [4, 5, 6])
-        var whole = base
-        (whole.base, whole.seq, whole.range) = ([], 0, [])
+        let base = BaseFrame(log: .conversation(conversation), base: [1, 2, 3], seq: 50, range: secret + secret + secret, secret: secret)
         let accepted = Accepted(
             log: .conversation(conversation), replica: replica, counter: 3, seq: 71, hlc: HLC(milliseconds: 1_785_000_000_000, counter: 9), isDuplicate: false)
         let duplicate = Accepted(log: .user(user), replica: replica, counter: .max, seq: WireLimits.seqMax, hlc: HLC(rawValue: .max), isDuplicate: true)
@@ -105,7 +102,8 @@ enum FrameSamples {
                             HeadsFrame.Item(log: .user(user), head: LogHead(size: 0, root: root)),
                         ], isProbe: false, isLast: true))
             ), ("HEADS, a probe", .heads(HeadsFrame(heads: [HeadsFrame.Item(log: .user(user), head: head)], isProbe: true))),
-            ("HEADS of nothing", .heads(HeadsFrame(heads: [], isProbe: false))), ("BASE", .base(base)), ("BASE of a whole log", .base(whole)),
+            ("HEADS of nothing", .heads(HeadsFrame(heads: [], isProbe: false))), ("BASE", .base(base)),
+            ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),
         ]
     }()
 

@@ -78,7 +78,7 @@ import Testing
             wrong("HEADS without a root", .badValue, frame(16, unhex("0a16" + log + "1a020801"))),
             wrong("HEADS of a log of 2^62 + 1 events", .badValue, frame(16, unhex("0a40" + log + "1a2c" + "088180808080808080401220" + hex(0..<32)))),
             wrong("BASE of a conversation id of 15 bytes", .badValue, frame(17, unhex("0a0f" + String(repeating: "ab", count: 15)))),
-            wrong("BASE without a head", .badValue, frame(17, unhex(log))),
+            wrong("BASE at a seq that cannot be", .badValue, frame(17, unhex(log + "20" + big))),
         ]
         return FrameVectors.File(frames: frames, newer: newer, wrong: wrongs, sessions: [try RecordedSession.run()])
     }

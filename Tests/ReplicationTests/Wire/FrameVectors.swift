@@ -154,8 +154,7 @@ extension Frame {
                 ("is_last", .flag(heads.isLast)))
         case .base(let base):
             .of(
-                base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)),
-                ("head", base.head.fields), ("run", .of(base.run)))
+                base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)))
         }
     }
 }
