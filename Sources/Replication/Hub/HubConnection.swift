@@ -176,12 +176,12 @@ public final class HubConnection: @unchecked Sendable {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
             let isValid = hello.cursor.map { cursor in
-                cursor.store == hub.store.log.id
+                cursor.store == hub.id
                     && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition)
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
-                store: hub.store.log.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+                store: hub.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
             try addCheckpoint(to: &welcome, since: hello.checkpointSize)
             awaitsHeads = welcome.isGone
             let effects = session.welcome(welcome, at: now)
@@ -309,7 +309,7 @@ public final class HubConnection: @unchecked Sendable {
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
-        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.store.log.id, incarnation: hub.incarnation, position: position))))
+        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
     }
 
     private func fetch(_ wishes: [Fetch]) {
