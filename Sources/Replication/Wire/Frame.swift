@@ -237,6 +237,8 @@ public enum WireLimits {
     /// Logs of one FETCH, and of one HEADS that a hub takes: each costs it a look-up.
     package static let fetchesMax = 4096
     package static let headsMax = 1024
+    /// Conversations of one FETCH whose newest part is asked for: a hub has them in memory at once.
+    package static let basesMax = 16
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
     package static let seqMax: Seq = 1 << 62
     /// What is said to people: longer is cut.
