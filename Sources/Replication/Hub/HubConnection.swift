@@ -175,9 +175,9 @@ public final class HubConnection: @unchecked Sendable {
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
-            let isValid = hello.cursor.map { cursor in
-                cursor.store == hub.store.log.id
-                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition)
+            let isValid = try hello.cursor.map { cursor in
+                try cursor.store == hub.store.log.id
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
@@ -188,6 +188,13 @@ public final class HubConnection: @unchecked Sendable {
             if isValid ?? true { try want(after: hello.cursor?.position ?? 0, identity, hello) }
             perform(effects)
         }
+    }
+
+    /// Whether an event that the peer has is this hub's own.
+    private func holds(_ event: HeldEvent?) throws -> Bool {
+        guard let event else { return true }
+        guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
+        return try hub.store.log.event(in: event.log, at: event.seq)?.hlc == event.hlc
     }
 
     private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
