@@ -23,6 +23,7 @@ public final class ConversationStore: Sendable {
     private let folds: [any ComparableFold]
     let changes: ChangeHub
     let liveStreams = LiveStreams()
+    let overlays: Overlays
 
     /// Opens a store, or creates it where the options say so, and brings its projections up to date.
     ///
@@ -41,7 +42,8 @@ public final class ConversationStore: Sendable {
     }
 
     private init(_ path: String, _ options: ConversationStoreOptions) throws {
-        let conversations = ProjectionFold<Conversations>()
+        let overlays = Overlays()
+        let conversations = ProjectionFold<Conversations>(folded: { overlays.folded($0) }, installed: { overlays.forget() })
         let changes = ChangeHub()
         var custom: [ObjectIdentifier: any EventFold] = [:]
         var folds: [any ComparableFold] = [conversations]
@@ -65,6 +67,7 @@ public final class ConversationStore: Sendable {
         self.custom = custom
         self.folds = folds
         self.changes = changes
+        self.overlays = overlays
         self.log = try EventStore.open(at: path, options: log)
         changes.participants = { [conversations, weak log = self.log] id in
             guard let log else { return nil }
@@ -160,43 +163,48 @@ public final class ConversationStore: Sendable {
         return try conversations.read(in: log, body)
     }
 
+    /// Lends what is shown of a conversation: a replica's own pending events lie over what is confirmed.
+    func view<R>(of conversation: ConversationID, _ body: (Conversations) throws -> R) throws -> R {
+        try view { [overlays] confirmed in try body(overlays.isEmpty ? confirmed : overlays.state(of: conversation, over: confirmed)) }
+    }
+
     /// A page of a conversation's messages, ascending; `nil` if there is no such conversation.
     public func timeline(of conversation: ConversationID, _ range: TimelineRange = .newest, limit: Int = 50) throws -> TimelinePage? {
-        try view { try $0.timeline(conversation, range, limit: limit) }
+        try view(of: conversation) { try $0.timeline(conversation, range, limit: limit) }
     }
 
     /// A page of a user's conversations, newest first.
     public func lobby(of user: UserID, after cursor: LobbyCursor? = nil, limit: Int = 50) throws -> LobbyPage {
-        try view { try $0.lobby(of: user, after: cursor, limit: limit) }
+        try view { [overlays] in try $0.lobby(of: user, after: cursor, limit: limit, under: overlays) }
     }
 
     /// One conversation as it stands in a user's lobby; `nil` if the user does not take part.
     public func lobbyRow(of conversation: ConversationID, for user: UserID) throws -> LobbyRow? {
-        try view { try $0.lobbyRow(conversation, user) }
+        try view(of: conversation) { try $0.lobbyRow(conversation, user) }
     }
 
     /// The message that was sent at a seq; `nil` if none was.
     public func message(in conversation: ConversationID, at seq: Seq) throws -> Message? {
-        try view { try $0.message(conversation, at: seq)?.message }
+        try view(of: conversation) { try $0.message(conversation, at: seq)?.message }
     }
 
     /// The message that was sent at a seq, and how far each participant has got, as of the same moment.
     public func messageAndReceipts(in conversation: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
-        try view { try $0.message(conversation, at: seq) }
+        try view(of: conversation) { try $0.message(conversation, at: seq) }
     }
 
     /// A message by its id. It is looked for from the newest on: where the seq is known, ask by that.
     public func message(in conversation: ConversationID, id: MessageID) throws -> Message? {
-        try view { try $0.message(conversation, id)?.message }
+        try view(of: conversation) { try $0.message(conversation, id)?.message }
     }
 
     /// Who takes part in a conversation now, ascending; empty if there is no such conversation.
     public func participants(of conversation: ConversationID) throws -> [UserID] {
-        try conversations.read(in: log) { try $0.participants(of: conversation) }
+        try conversations.read(in: log) { [overlays] in try overlays.state(of: conversation, over: $0).participants(of: conversation) }
     }
 
     /// How far each participant has got; `nil` if there is no such conversation.
-    public func receipts(of conversation: ConversationID) throws -> Receipts? { try view { try $0.receipts(conversation) } }
+    public func receipts(of conversation: ConversationID) throws -> Receipts? { try view(of: conversation) { try $0.receipts(conversation) } }
 
     /// The newest whole messages within a budget of tokens less a reserve for the answer, and always the system message; `nil` if there is no such
     /// conversation. The default counter is an estimate.
@@ -204,10 +212,10 @@ public final class ConversationStore: Sendable {
         of conversation: ConversationID, budget: Int, reserve: Int = 0, counter: some TokenCounter = FourCharacterEstimate()
     ) throws -> ContextWindow? {
         // The counter is the caller's, and may be slow: it runs while nothing is lent.
-        let found = try view { (try $0.systemMessage(conversation), try $0.windowPart(conversation, before: .max, count: 32)) }
+        let found = try view(of: conversation) { (try $0.systemMessage(conversation), try $0.windowPart(conversation, before: .max, count: 32)) }
         guard let first = found.1 else { return nil }
         return try ContextWindow(system: found.0, first: first, budget: budget, reserve: reserve, counter: counter) { seq, count in
-            try view { try $0.windowPart(conversation, before: seq, count: count) }
+            try view(of: conversation) { try $0.windowPart(conversation, before: seq, count: count) }
         }
     }
 

@@ -49,14 +49,19 @@ public struct ProjectionTables: ~Copyable {
 final class ProjectionState<P: Projection>: FoldState {
     let projection: P
     private let tables: [any AnyTable]
+    private let folded: (@Sendable (RecordedEvent) -> Void)?
 
-    init(source: FoldTable?) {
+    init(source: FoldTable?, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
         var tables = ProjectionTables(source: source)
         projection = P(tables: &tables)
         self.tables = tables.tables
+        self.folded = folded
     }
 
-    func fold(_ event: RecordedEvent) throws { try projection.apply(event) }
+    func fold(_ event: RecordedEvent) throws {
+        try projection.apply(event)
+        folded?(event)
+    }
 
     /// SHA-256 of the whole state.
     func digest() throws -> [UInt8] {
@@ -98,17 +103,26 @@ final class ProjectionState<P: Projection>: FoldState {
 package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendable {
     private var state: ProjectionState<P>?
     private var failure: EventLogError?
+    private let folded: (@Sendable (RecordedEvent) -> Void)?
+    private let installed: (@Sendable () -> Void)?
 
-    package init() {}
+    /// - Parameters:
+    ///   - folded: told of each event that a state took, before readers see its effect; of those that a rebuild folds anew, too.
+    ///   - installed: told when another state is the one that is shown. No reader is let in meanwhile.
+    package init(folded: (@Sendable (RecordedEvent) -> Void)? = nil, installed: (@Sendable () -> Void)? = nil) {
+        self.folded = folded
+        self.installed = installed
+    }
 
     package var name: String { P.name }
     package var version: UInt32 { P.version }
 
-    package func makeState(over source: FoldTable?) -> any FoldState { ProjectionState<P>(source: source) }
+    package func makeState(over source: FoldTable?) -> any FoldState { ProjectionState<P>(source: source, folded: folded) }
 
     package func install(_ state: any FoldState) {
         self.state = state as? ProjectionState<P>
         failure = nil
+        installed?()
     }
 
     package func fail(_ error: EventLogError) { failure = error }

@@ -71,7 +71,7 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret], 66, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user"], 66, "no such store"),
-                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--create", "--tls-cert", secret, "--tls-key", secret], 66, "PEM"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 66, "PEM"),
             ] {
                 let serve = try Serve(arguments)
                 #expect(await serve.status() == Int32(status), "\(arguments)")
@@ -83,7 +83,7 @@ extension ServerTests {
         @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT]) func hub(signal: Int32)
             async throws
         {
-            let serve = try Serve(["--create", "--listen", "127.0.0.1:0", "--insecure-any-user", "--log-level", "debug"])
+            let serve = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user", "--log-level", "debug"])
             let url = try await serve.url()
             let result = try await Python.run("echo_client.py", [url, "hub"])
             #expect(result.status == 0, "\(result.output)")
@@ -104,9 +104,9 @@ extension ServerTests {
         }
 
         @Test("An address that is taken is told of") func taken() async throws {
-            let first = try Serve(["--create", "--listen", "127.0.0.1:0", "--insecure-any-user"])
+            let first = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user"])
             let port = try await first.url().split(separator: ":").last!.prefix { $0.isNumber }
-            let second = try Serve(["--create", "--listen", "127.0.0.1:\(port)", "--insecure-any-user"])
+            let second = try Serve(["--listen", "127.0.0.1:\(port)", "--insecure-any-user"])
             #expect(await second.status() == 69)
             #expect(second.text("errors").contains("cannot be listened on"))
         }

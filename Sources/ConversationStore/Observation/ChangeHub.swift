@@ -68,6 +68,19 @@ final class ChangeHub: Sendable {
         for waker in wakers { waker.wake() }
     }
 
+    /// What lies over a conversation has changed. Which lobbies show that takes longer to tell than for those to look that there are, on a replica.
+    func overlaid(_ conversation: ConversationID) {
+        let wakers = state.withLock { state in
+            state.observers.flatMap { topic, wakers -> [Waker] in
+                switch topic {
+                case .conversation(conversation), .lobby: Array(wakers.values)
+                default: []
+                }
+            }
+        }
+        for waker in wakers { waker.wake() }
+    }
+
     /// Those who observe, for tests.
     var observers: Int { state.withLock { state in state.observers.values.reduce(0) { $0 + $1.count } } }
 

@@ -4,7 +4,8 @@ public import Projections
 /// The newest page of a conversation as it is now.
 public struct TimelineUpdate: Sendable, Hashable {
     public var page: TimelinePage
-    /// The seqs whose effect it shows for the first time: each follows the one before without a gap. The first begins at 1.
+    /// The seqs whose effect it shows for the first time: each follows the one before without a gap. The first begins at 1. Where only what is pending
+    /// changed it is the last seq once more, 0 if nothing is confirmed.
     public var covers: ClosedRange<Seq>
 }
 
@@ -27,16 +28,17 @@ extension ConversationStore {
     /// all that was in between. Ends when the store is closed.
     public func timelineUpdates(of conversation: ConversationID, limit: Int = 50) -> Updates<TimelineUpdate> {
         Updates(self, .conversation(conversation)) { store, last in
-            guard let page = try store.timeline(of: conversation, .newest, limit: limit), page.seq > 0 else { return nil }
+            guard let page = try store.timeline(of: conversation, .newest, limit: limit) else { return nil }
             let seen = last?.covers.upperBound ?? 0
-            return page.seq > seen ? TimelineUpdate(page: page, covers: seen + 1...page.seq) : nil
+            // What is pending has no seq to tell by.
+            return page.seq > seen || last?.page != page ? TimelineUpdate(page: page, covers: min(seen + 1, page.seq)...page.seq) : nil
         }
     }
 
     /// A user's newest conversations at once, then again after each commit that changes them.
     public func lobbyUpdates(of user: UserID, limit: Int = 50) -> Updates<LobbyUpdate> {
         Updates(self, .lobby(user)) { store, last in
-            let (page, position) = try store.view { (try $0.lobby(of: user, after: nil, limit: limit), store.log.foldedPosition) }
+            let (page, position) = try store.view { (try $0.lobby(of: user, after: nil, limit: limit, under: store.overlays), store.log.foldedPosition) }
             if let last, last.page == page { return nil }
             return LobbyUpdate(page: page, covers: min((last?.covers.upperBound ?? 0) + 1, position)...position)
         }
@@ -222,7 +224,8 @@ public struct ChunkUpdates: AsyncSequence, Sendable {
 
         /// Finds the message; says false if there is none.
         private mutating func begin() throws -> Bool {
-            guard let found = try observer.store.message(in: conversation, id: message) else { return false }
+            // What is pending is in no log yet.
+            guard let found = try observer.store.message(in: conversation, id: message), found.unconfirmed == nil else { return false }
             target = found.seq
             seen = found.seq - 1
             // What is gone is not told again from the log.

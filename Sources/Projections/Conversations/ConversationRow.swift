@@ -107,12 +107,20 @@ struct ConversationRow: Sendable {
 
     mutating func editPerson<R>(_ place: Int, _ body: (inout Person) -> R) -> R { body(&people[place]) }
 
-    mutating func forEachPerson(_ body: (inout Person) -> Void) { for place in people.indices { body(&people[place]) } }
-
     func user(_ number: UInt32) -> UserID? { Int(number) < people.count ? people[Int(number)].user : nil }
 
     /// Messages that somebody has not seen: neither deleted nor written before the mark, which the user's own are.
     func unread(of place: Int) -> UInt64 { live - min(live, people[place].liveToMark) }
+
+    /// A message up to which somebody's mark may have come is deleted. Never below 0: what a base says of it is a peer's word.
+    mutating func countDeleted(_ seq: Seq) {
+        live -= min(live, 1)
+        for place in fences.indices where fences[place].firstSeq > seq { fences[place].liveBefore -= min(fences[place].liveBefore, 1) }
+        for place in people.indices where people[place].mark >= seq { people[place].liveToMark -= min(people[place].liveToMark, 1) }
+    }
+
+    /// Whether a seq lies before the first page of a row that began with a base, and may be that of a message that it counts but does not hold.
+    func isBelowPages(_ seq: Seq) -> Bool { fences.first.map { $0.liveBefore > 0 && seq > 0 && seq < $0.firstSeq } ?? false }
 
     mutating func addPage(firstSeq: Seq) {
         if pages % stride == 0 {
@@ -155,6 +163,12 @@ struct ConversationRow: Sendable {
 
 extension ConversationRow: TableRow {
     func encode(into writer: inout RowWriter) {
+        encodeSummary(into: &writer)
+        open.encode(into: &writer, compressedFrom: Self.openCompressedFrom)
+    }
+
+    /// All but the open page.
+    func encodeSummary(into writer: inout RowWriter) {
         writer.put(byte: kind.rawValue)
         writer.put(fixed: order.rawValue)
         writer.put(seq)
@@ -202,7 +216,17 @@ extension ConversationRow: TableRow {
             seq = fence.firstSeq
             live = fence.liveBefore
         }
-        open.encode(into: &writer, compressedFrom: Self.openCompressedFrom)
+    }
+
+    /// The row without its messages, and without where their pages begin: that depends on when the row was folded how far.
+    var summary: ConversationRow {
+        var summary = self
+        summary.fences = []
+        summary.stride = 1
+        summary.pages = 0
+        summary.openFirstSeq = 0
+        summary.open = PageRow()
+        return summary
     }
 
     func packed() -> ConversationRow? {
@@ -213,6 +237,12 @@ extension ConversationRow: TableRow {
     }
 
     init(decoding reader: inout RowReader) throws {
+        try self.init(summary: &reader)
+        open = try PageRow(decoding: &reader)
+    }
+
+    /// Reads what `encodeSummary` wrote.
+    init(summary reader: inout RowReader) throws {
         guard let kind = Event.ConversationKind(rawValue: try reader.byte()) else { throw CodecError(.badValue) }
         self.kind = kind
         order = HLC(rawValue: try reader.fixed())
@@ -245,7 +275,7 @@ extension ConversationRow: TableRow {
             let seq = try reader.value()
             let author = UInt32(truncatingIfNeeded: try reader.value())
             let roleAndState = try reader.byte()
-            guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(rawValue: roleAndState & 15) else {
+            guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(stored: roleAndState & 15) else {
                 throw CodecError(.badValue)
             }
             last = Last(id: id, seq: seq, author: author, role: role, state: state, sentAt: try reader.value(), snippet: try reader.text())
@@ -262,7 +292,6 @@ extension ConversationRow: TableRow {
             live &+= try reader.value()
             fences.append(Fence(firstSeq: seq, liveBefore: live))
         }
-        open = try PageRow(decoding: &reader)
     }
 
     var memoryBytes: Int { 500 + people.count * 120 + attributes.count * 150 + fences.count * 16 + (last?.snippet.utf8.count ?? 0) + open.memoryBytes }

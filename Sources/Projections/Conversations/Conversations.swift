@@ -10,12 +10,24 @@ package final class Conversations: Projection {
     let members: Table<MemberKey, MemberRow>
     let streams: Table<PageKey, StreamRow>
     let lobbies = LobbyIndex()
+    /// What an overlay shows beyond what is confirmed; `nil` for a state that is folded from a log.
+    let overlay: OverlayMarks?
 
     package init(tables: inout ProjectionTables) {
         rows = tables.table(cacheBytes: 28 << 20)
         pages = tables.table(cacheBytes: 20 << 20)
         members = tables.table(cacheBytes: 6 << 20)
         streams = tables.table(cacheBytes: 1 << 20)
+        overlay = nil
+    }
+
+    /// One conversation's state over that of a log, or over a base instead: see `Overlays`.
+    init(over below: Conversations, base: ConversationRow?, _ marks: OverlayMarks) {
+        rows = Table(over: { id in try base ?? below.rows.row(at: id) }, cacheBytes: 1 << 20)
+        pages = Table(over: { key in base == nil ? try below.pages.row(at: key) : nil }, cacheBytes: 1 << 20)
+        members = Table(over: { key in try below.members.row(at: key) }, cacheBytes: 1 << 20)
+        streams = Table(over: { key in base == nil ? try below.streams.row(at: key) : nil }, cacheBytes: 1 << 20)
+        overlay = marks
     }
 
     package func apply(_ event: RecordedEvent) throws {
@@ -215,12 +227,11 @@ package final class Conversations: Projection {
                 }
             }
             if message.role == .system { row.systems.removeAll { $0 == target } }
-            row.live -= 1
-            for place in row.fences.indices where row.fences[place].firstSeq > target { row.fences[place].liveBefore -= 1 }
-            row.forEachPerson { if $0.mark >= target { $0.liveToMark -= 1 } }
+            row.countDeleted(target)
             if row.last?.seq == target { row.last?.snippet = "" }
             return 0
         }
+        if row.isBelowPages(target) { row.countDeleted(target) }
         // The known ones are gone, but there were more before them.
         if row.systems == [0] { row.systems = try systems(id, row) }
     }
@@ -247,7 +258,7 @@ package final class Conversations: Projection {
         return result
     }
 
-    private static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
+    static func missing(_ page: UInt64, _ id: ConversationID) -> EventLogError {
         EventLogError(.damaged, "page \(page) of conversation \(id) is missing from the projection \(name); run `convstore rebuild`")
     }
 
@@ -297,7 +308,7 @@ package final class Conversations: Projection {
     /// Messages up to a seq that are not deleted.
     private func live(through seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64 {
         if let last = row.last, seq >= last.seq { return row.live }
-        guard let number = try page(of: seq, id, row) else { return 0 }
+        guard let number = try page(of: seq, id, row) else { return row.fences.first?.liveBefore ?? 0 }
         if number + 1 == row.pages {
             let after = try row.open.live(through: .max) - row.open.live(through: seq)
             return row.live - min(after, row.live)

@@ -8,6 +8,10 @@ public enum MessageState: UInt8, Sendable, CaseIterable {
     case deleted = 3
     /// Its text was erased for ever, at the request of whom it concerns.
     case erased = 4
+    /// A replica's own, on its way to the hub. Never stored, like the next; from the other end, so that there is room for those that are.
+    case pending = 14
+    /// A replica's own that the hub refused.
+    case failed = 15
 
     public var name: StaticString {
         switch self {
@@ -16,7 +20,15 @@ public enum MessageState: UInt8, Sendable, CaseIterable {
         case .interrupted: "interrupted"
         case .deleted: "deleted"
         case .erased: "erased"
+        case .pending: "pending"
+        case .failed: "failed"
         }
+    }
+
+    /// What a row says; `nil` for what none can.
+    init?(stored: UInt8) {
+        self.init(rawValue: stored)
+        if self == .pending || self == .failed { return nil }
     }
 }
 
@@ -165,7 +177,7 @@ extension MessageRow {
         id = try reader.identifier()
         let flags = try reader.byte()
         let roleAndState = try reader.byte()
-        guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(rawValue: roleAndState & 15) else { throw CodecError(.badValue) }
+        guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(stored: roleAndState & 15) else { throw CodecError(.badValue) }
         self.role = role
         self.state = state
         isEdited = flags & Flag.edited != 0

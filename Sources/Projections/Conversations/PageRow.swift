@@ -19,6 +19,12 @@ struct PageRow: Sendable {
 
     init() {}
 
+    /// A page that nothing is appended to.
+    init(closed messages: ContiguousArray<MessageRow>) {
+        content = .messages(messages)
+        textBytes = Self.textBytesMax
+    }
+
     var count: Int {
         switch content {
         case .packed(let page): page.count

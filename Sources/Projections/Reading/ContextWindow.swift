@@ -41,21 +41,21 @@ extension Conversations {
     /// Messages before a seq; at least `count` of them unless there are fewer.
     package func windowPart(_ id: ConversationID, before seq: Seq, count: Int) throws -> WindowPart? {
         try rows.read(id) { row in
-            var part = WindowPart(messages: [], next: nil, seq: row.seq)
-            guard row.pages > 0, var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row) else { return part }
+            var part = WindowPart(messages: [], next: nil, seq: overlay?.confirmedSeq ?? row.seq)
+            guard row.pages > firstPage, var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row), number >= firstPage else { return part }
             while true {
                 part.next = try readPage(number, id, row) { page in
                     var found: [Message] = []
                     try page.forEach { message in
                         if message.seq >= seq { return false }
-                        if message.isForModel { found.append(Message(message, row)) }
+                        if message.isForModel, !isFailed(message.seq) { found.append(shown(message, row)) }
                         return true
                     }
                     part.messages += found.reversed()
                     return page.firstSeq
                 }
-                if number == 0 { part.next = nil }
-                if number == 0 || part.messages.count >= count { return part }
+                if number == firstPage { part.next = nil }
+                if number == firstPage || part.messages.count >= count { return part }
                 number -= 1
             }
         }
@@ -65,7 +65,8 @@ extension Conversations {
     package func systemMessage(_ id: ConversationID) throws -> Message? {
         let systems = try rows.read(id) { $0.systems } ?? []
         for seq in systems.reversed() {
-            if let found = try message(id, at: seq)?.message, found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
+            guard let found = try message(id, at: seq)?.message, !found.isStale, !isFailed(seq) else { continue }
+            if found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
         }
         return nil
     }
@@ -111,7 +112,7 @@ extension MessageRow {
         switch shownState {
         case .deleted, .erased: false
         case .streaming: !text.isEmpty
-        case .complete, .interrupted: true
+        case .complete, .interrupted, .pending, .failed: true
         }
     }
 }

@@ -12,13 +12,8 @@ extension Conversations {
             hash.update(bufferPointer: writer.out.bytes)
         }
         try rows.forEach { id, row in
-            var summary = row
             // Where pages end is no part of what they say.
-            summary.fences = []
-            summary.stride = 1
-            summary.pages = 0
-            summary.openFirstSeq = 0
-            summary.open = PageRow()
+            let summary = row.summary
             add {
                 $0.put(id)
                 summary.encode(into: &$0)

@@ -4,15 +4,7 @@ extension Conversations {
     /// A page of a user's conversations, newest first, after a cursor.
     package func lobby(of user: UserID, after cursor: LobbyCursor?, limit: Int) throws -> LobbyPage {
         let (entries, preferences, isMore) = try lobbies.read(user, make: { try self.makeLobby(of: user) }) { lobby in
-            var end = lobby.entries.count
-            if let cursor {
-                let entry = LobbyIndex.Entry(order: cursor.order, conversation: cursor.conversation)
-                var low = 0
-                while low < end {
-                    let middle = (low + end) / 2
-                    if lobby.entries[middle] < entry { low = middle + 1 } else { end = middle }
-                }
-            }
+            let end = Self.end(of: lobby.entries, before: cursor)
             let start = max(0, end - max(limit, 0))
             return (lobby.entries[start..<end], lobby.preferences, start > 0)
         }
@@ -23,6 +15,52 @@ extension Conversations {
             if let row = try lobbyRow(entry.conversation, user, preferences) { result.append(row) }
         }
         return LobbyPage(rows: result, next: isMore ? result.last?.cursor : nil)
+    }
+
+    /// Where in a lobby's order a page ends that begins after a cursor.
+    private static func end(of entries: ContiguousArray<LobbyIndex.Entry>, before cursor: LobbyCursor?) -> Int {
+        var end = entries.count
+        guard let cursor else { return end }
+        let entry = LobbyIndex.Entry(order: cursor.order, conversation: cursor.conversation)
+        var low = 0
+        while low < end {
+            let middle = (low + end) / 2
+            if entries[middle] < entry { low = middle + 1 } else { end = middle }
+        }
+        return end
+    }
+
+    /// The same, with what overlays show in place of what they lie over.
+    package func lobby(of user: UserID, after cursor: LobbyCursor?, limit: Int, under overlays: Overlays) throws -> LobbyPage {
+        guard !overlays.isEmpty else { return try lobby(of: user, after: cursor, limit: limit) }
+        let overlaid = try overlays.lobby(of: user, over: self)
+        let limit = max(limit, 0)
+        // One more of either than is asked for tells whether there are more.
+        let (own, preferences) = try lobbies.read(user, make: { try self.makeLobby(of: user) }) { lobby in
+            var place = Self.end(of: lobby.entries, before: cursor)
+            var found: [LobbyIndex.Entry] = []
+            while place > 0, found.count <= limit {
+                place -= 1
+                if !overlaid.covers(lobby.entries[place].conversation) { found.append(lobby.entries[place]) }
+            }
+            return (found, lobby.preferences)
+        }
+        var rows: [LobbyRow] = []
+        var next = 0
+        var place = Self.end(of: overlaid.entries, before: cursor)
+        while rows.count < limit {
+            if place > 0, next == own.count || own[next] < overlaid.entries[place - 1] {
+                place -= 1
+                let id = overlaid.entries[place].conversation
+                if let row = try overlays.state(of: id, over: self).lobbyRow(id, user) { rows.append(row) }
+            } else if next < own.count {
+                if let row = try lobbyRow(own[next].conversation, user, preferences[own[next].conversation] ?? [:]) { rows.append(row) }
+                next += 1
+            } else {
+                break
+            }
+        }
+        return LobbyPage(rows: rows, next: next < own.count || place > 0 ? rows.last?.cursor : nil)
     }
 
     /// One conversation as a user's lobby shows it; `nil` if the user does not take part.
@@ -38,10 +76,11 @@ extension Conversations {
                 last = LobbyRow.LastMessage(
                     id: shown.id, seq: shown.seq, author: row.people[Int(shown.author)].user, role: shown.role, state: shown.state, sentAt: shown.sentAt,
                     snippet: shown.snippet)
+                overlay?.mark(&last!)
             }
             return LobbyRow(
                 conversation: id, kind: row.kind, title: row.title.value, participants: row.participants, lastMessage: last,
-                unread: row.unread(of: place), preferences: preferences, order: row.order)
+                unread: row.unread(of: place), preferences: preferences, order: row.order, unconfirmed: overlay?.creation)
         } ?? nil
     }
 

@@ -37,39 +37,68 @@ extension Conversations {
             if after.isEmpty { before = try messages(before: .max, limit, id, row) }
         }
         let messages = before.isEmpty ? after : before + after
-        let first = try self.firstSeq(id, row)
+        let ends = try ends(id, row)
         return TimelinePage(
             conversation: id, messages: messages, receipts: row.receipts,
-            hasBefore: messages.first.map { $0.seq > first } ?? Self.isAnything(.before, range, row),
-            hasAfter: messages.last.map { $0.seq < row.last!.seq } ?? Self.isAnything(.after, range, row), seq: row.seq)
+            hasBefore: messages.first.map { $0.seq > ends!.first } ?? Self.isAnything(.before, range, ends),
+            hasAfter: messages.last.map { $0.seq < ends!.last } ?? Self.isAnything(.after, range, ends), seq: overlay?.confirmedSeq ?? row.seq,
+            hole: try hole(at: messages, id, row))
     }
 
     private enum Side { case before, after }
 
     /// An empty page still knows whether there are messages on either side of where it stands.
-    private static func isAnything(_ side: Side, _ range: TimelineRange, _ row: borrowing ConversationRow) -> Bool {
-        guard let last = row.last, let first = row.fences.first else { return false }
+    private static func isAnything(_ side: Side, _ range: TimelineRange, _ ends: (first: Seq, last: Seq)?) -> Bool {
+        guard let (first, last) = ends else { return false }
         switch (range, side) {
-        case (.before(let seq), .after): return last.seq >= seq
-        case (.after(let seq), .before): return first.firstSeq <= seq
-        case (.before(let seq), .before): return first.firstSeq < seq
-        case (.after(let seq), .after): return last.seq > seq
-        case (.around(let seq), .before): return first.firstSeq < seq
-        case (.around(let seq), .after): return last.seq >= seq
+        case (.before(let seq), .after): return last >= seq
+        case (.after(let seq), .before): return first <= seq
+        case (.before(let seq), .before): return first < seq
+        case (.after(let seq), .after): return last > seq
+        case (.around(let seq), .before): return first < seq
+        case (.around(let seq), .after): return last >= seq
         case (.newest, .after): return false
         case (.unread, _), (.newest, .before): return true
         }
     }
 
-    private func firstSeq(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> Seq { row.fences.first?.firstSeq ?? 0 }
+    /// The seqs of the first and the last message that are shown.
+    private func ends(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> (first: Seq, last: Seq)? {
+        let held = try heldEnds(id, row)
+        guard overlay?.hole != nil, let stale = try belowHole(id, { try $0.heldEnds(id, $1) }) ?? nil else { return held }
+        return (stale.first, held?.last ?? stale.last)
+    }
+
+    /// The same, without those below a hole.
+    private func heldEnds(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> (first: Seq, last: Seq)? {
+        guard row.pages > firstPage, let first = row.fences.first, let last = row.last else { return nil }
+        return (firstPage == 0 ? first.firstSeq : try readPage(firstPage, id, row) { $0.firstSeq }, last.seq)
+    }
+
+    /// The hole, if it lies between some messages, or if none that is shown lies between them and it.
+    private func hole(at messages: [Message], _ id: ConversationID, _ row: borrowing ConversationRow) throws -> ClosedRange<Seq>? {
+        guard let hole = overlay?.hole, let first = messages.first?.seq, let last = messages.last?.seq else { return overlay?.hole }
+        if first > hole.upperBound { return try heldEnds(id, row)?.first == first ? hole : nil }
+        if last < hole.lowerBound { return try belowHole(id, { try $0.heldEnds(id, $1)?.last }) == last ? hole : nil }
+        return hole
+    }
+
+    /// Lends what is known of a conversation below its hole; `nil` if nothing is.
+    private func belowHole<R>(_ id: ConversationID, _ body: (Conversations, borrowing ConversationRow) throws -> R) throws -> R? {
+        guard let below = overlay?.below else { return nil }
+        return try below.rows.read(id) { row in try body(below, row) }
+    }
 
     /// The message of just this seq.
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
         try rows.read(id) { row -> (Message, Receipts)? in
+            if let hole = overlay?.hole, seq <= hole.upperBound {
+                return try overlay?.below.message(id, at: seq).map { (OverlayMarks.stale($0.message), row.receipts) }
+            }
             guard let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { page in
                 guard let found = try page.message(at: seq) else { return nil }
-                return (Message(found, row), row.receipts)
+                return (shown(found, row), row.receipts)
             }
         } ?? nil
     }
@@ -77,18 +106,43 @@ extension Conversations {
     /// A message by its id: looked for from the newest on, a page at a time.
     package func message(_ id: ConversationID, _ message: MessageID) throws -> (message: Message, receipts: Receipts)? {
         guard let row = try rows.row(at: id) else { return nil }
-        for number in stride(from: Int64(row.pages) - 1, through: 0, by: -1) {
+        for number in stride(from: Int64(row.pages) - 1, through: Int64(firstPage), by: -1) {
             let found = try readPage(UInt64(number), id, row) { page -> Message? in
                 var found: Message?
                 try page.forEach { candidate in
-                    if candidate.id == message { found = Message(candidate, row) }
+                    if candidate.id == message { found = shown(candidate, row) }
                     return found == nil
                 }
                 return found
             }
             if let found { return (found, row.receipts) }
         }
-        return nil
+        guard let overlay, overlay.hole != nil else { return nil }
+        return try overlay.below.message(id, message).map { (OverlayMarks.stale($0.message), row.receipts) }
+    }
+
+    /// The seq at which a message was sent, looked for from the newest on; those up to `known` are not asked.
+    func seq(of message: MessageID, in id: ConversationID, after known: Seq) throws -> Seq? {
+        let found =
+            try rows.read(id) { row -> Seq? in
+                var number = row.pages
+                while number > firstPage {
+                    number -= 1
+                    var found: Seq?
+                    let first = try readPage(number, id, row) { page in
+                        try page.forEach { candidate in
+                            if candidate.id == message { found = candidate.seq }
+                            return found == nil
+                        }
+                        return page.firstSeq
+                    }
+                    if let found { return found }
+                    if first <= known { return nil }
+                }
+                return nil
+            } ?? nil
+        guard found == nil, let overlay, overlay.hole != nil else { return found }
+        return try overlay.below.seq(of: message, in: id, after: known)
     }
 
     package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.read(id) { $0.receipts } }
@@ -97,8 +151,21 @@ extension Conversations {
     package func seq(of id: ConversationID) throws -> Seq { try rows.read(id) { $0.seq } ?? 0 }
 
     private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
-        guard limit > 0, row.pages > 0, seq > 0 else { return [] }
-        guard var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row) else { return [] }
+        let held = try heldMessages(before: seq, limit, id, row)
+        guard overlay?.hole != nil, held.count < limit else { return held }
+        let stale = try belowHole(id) { try $0.heldMessages(before: seq, limit - held.count, id, $1) } ?? []
+        return stale.map(OverlayMarks.stale) + held
+    }
+
+    private func messages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
+        guard let hole = overlay?.hole, seq <= hole.upperBound else { return try heldMessages(from: seq, limit, id, row) }
+        let stale = try belowHole(id) { try $0.heldMessages(from: seq, limit, id, $1) } ?? []
+        return stale.map(OverlayMarks.stale) + (try heldMessages(from: hole.upperBound + 1, limit - stale.count, id, row))
+    }
+
+    private func heldMessages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
+        guard limit > 0, row.pages > firstPage, seq > 0 else { return [] }
+        guard var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row), number >= firstPage else { return [] }
         // How many pages back it is, by their counts alone; then forwards, so that each message is made once and in its place.
         var count = 0
         while true {
@@ -112,7 +179,7 @@ extension Conversations {
                 }
                 return before
             }
-            if count >= limit || number == 0 { break }
+            if count >= limit || number == firstPage { break }
             number -= 1
         }
         var result: [Message] = []
@@ -122,7 +189,7 @@ extension Conversations {
             try readPage(number, id, row) { page in
                 try page.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
-                    result.append(Message(message, row))
+                    result.append(shown(message, row))
                     return true
                 }
             }
@@ -131,14 +198,14 @@ extension Conversations {
         return result
     }
 
-    private func messages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
-        guard limit > 0, row.pages > 0, let last = row.last, seq <= last.seq else { return [] }
-        var number = try page(of: seq, id, row) ?? 0
+    private func heldMessages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
+        guard limit > 0, row.pages > firstPage, let last = row.last, seq <= last.seq else { return [] }
+        var number = max(try page(of: seq, id, row) ?? 0, firstPage)
         var result: [Message] = []
         while number < row.pages, result.count < limit {
             try readPage(number, id, row) { page in
                 try page.forEach { message in
-                    if message.seq >= seq { result.append(Message(message, row)) }
+                    if message.seq >= seq { result.append(shown(message, row)) }
                     return result.count < limit
                 }
             }

@@ -1,5 +1,19 @@
 public import EventLog
 
+/// What a replica made and the hub has not accepted.
+public enum Unconfirmed: Sendable, Hashable {
+    case pending
+    /// Refused; its author may try again, or discard it.
+    case failed(Refusal)
+
+    public var state: MessageState {
+        switch self {
+        case .pending: .pending
+        case .failed: .failed
+        }
+    }
+}
+
 /// A message as a screen shows it; the fields of `fold.py`'s rows.
 public struct Message: Sendable, Hashable, Identifiable {
     public var id: MessageID
@@ -40,6 +54,10 @@ public struct Message: Sendable, Hashable, Identifiable {
         public var usage: Event.Usage?
         /// Ascending by emoji, each with who set it, ascending.
         public var reactions: [Reaction] = []
+        /// What became of a replica's own message that the hub has not accepted.
+        public var unconfirmed: Unconfirmed?
+        /// Whether it lies below a hole: it is shown as it was when the replica last held all that came before the hole.
+        public var isStale = false
     }
 
     public struct Reaction: Sendable, Hashable {
@@ -51,6 +69,9 @@ public struct Message: Sendable, Hashable, Identifiable {
     public var finishReason: String? { details?.finishReason }
     public var interruptedReason: String? { details?.interruptedReason }
     public var reactions: [Reaction] { details?.reactions ?? [] }
+    /// `nil` for a message that the hub has accepted; the seq of any other is provisional: it orders, and is not to be kept.
+    public var unconfirmed: Unconfirmed? { details?.unconfirmed }
+    public var isStale: Bool { details?.isStale ?? false }
 }
 
 extension Message {
@@ -109,8 +130,10 @@ public struct TimelinePage: Sendable, Hashable {
     /// Whether there are messages before the first of these, and after the last.
     public var hasBefore: Bool
     public var hasAfter: Bool
-    /// The conversation's last seq when the page was read: what it shows is the fold of the log through it.
+    /// The conversation's last confirmed seq when the page was read: what it shows is the fold of the log through it, and of what is pending.
     public var seq: Seq
+    /// Seqs that a replica does not hold and that lie between, or next to, these messages: to be asked for.
+    public var hole: ClosedRange<Seq>?
 }
 
 /// A conversation as a user's lobby shows it.
@@ -125,6 +148,8 @@ public struct LobbyRow: Sendable, Hashable {
         public var sentAt: UInt64
         /// The first 120 characters (Unicode scalars) of its text.
         public var snippet: String
+        /// As `Message.unconfirmed`.
+        public var unconfirmed: Unconfirmed?
     }
     public var conversation: ConversationID
     public var kind: Event.ConversationKind
@@ -138,6 +163,8 @@ public struct LobbyRow: Sendable, Hashable {
     public var preferences: Preferences
     /// The hub's clock at the last message, or at the creation: what the lobby is ordered by.
     public var order: HLC
+    /// Of a conversation that a replica created and the hub has not accepted.
+    public var unconfirmed: Unconfirmed?
 
     public var cursor: LobbyCursor { LobbyCursor(order: order, conversation: conversation) }
 }

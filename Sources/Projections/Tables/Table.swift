@@ -74,6 +74,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     private static var shardCount: Int { 16 }
     private let prefix: UInt8
     private let source: FoldTable?
+    /// Where an overlay's rows come from that it has not changed.
+    private let underlay: (@Sendable (Key) throws -> Row?)?
     private let shards: [Shard]
     private let shardBytesMax: Int
     private var epoch: UInt64 = 1
@@ -84,8 +86,19 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     init(prefix: UInt8, source: FoldTable?, cacheBytes: Int) {
         self.prefix = prefix
         self.source = source
+        underlay = nil
         shards = (0..<Self.shardCount).map { _ in Shard() }
         shardBytesMax = cacheBytes / Self.shardCount
+    }
+
+    /// Rows in memory over others, which stay as they are: nothing of it is ever saved, and rows are found by their keys only.
+    init(over underlay: @escaping @Sendable (Key) throws -> Row?, cacheBytes: Int) {
+        prefix = 0
+        source = nil
+        self.underlay = underlay
+        // There may be thousands of such tables, each with a few rows.
+        shards = Array(repeating: Shard(), count: Self.shardCount)
+        shardBytesMax = cacheBytes
     }
 
     @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
@@ -96,7 +109,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     private func bytes(of key: Key) -> [UInt8] { [prefix] + key.keyBytes }
 
     private func load(_ key: Key) throws -> Row? {
-        try source?.value(at: bytes(of: key)) { bytes in
+        if let underlay { return try underlay(key) }
+        return try source?.value(at: bytes(of: key)) { bytes in
             var reader = RowReader(bytes)
             let row = try Row(decoding: &reader)
             guard reader.isAtEnd else { throw CodecError(.notCanonical) }
@@ -132,6 +146,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// Visits all rows whose keys begin with a prefix, ascending, until the closure says false.
     public func forEach(withPrefix keyPrefix: [UInt8] = [], _ body: (Key, Row) throws -> Bool) throws {
+        precondition(underlay == nil, "an overlay's rows are asked for by their keys")
         // What memory has beyond the archive: a flush cannot take any of it away while the caller holds the fold lock.
         var unsaved: [(key: Key, row: Row?)] = []
         for shard in shards {

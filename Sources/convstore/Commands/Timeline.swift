@@ -5,7 +5,7 @@ struct Timeline: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Shows a conversation's messages.",
         discussion:
-            "The newest 50 in the order in which they were sent, or those next to a seq. With --json, where there is more, the last line is {\"next\": SEQ}: the place from which the same option goes on."
+            "The newest 50 in the order in which they were sent, or those next to a seq. With --json, where there is more, the last line is {\"next\": SEQ}: the place from which the same option goes on. A line {\"hole\": [SEQ, SEQ]} before it names what a replica does not hold."
     )
 
     @OptionGroup var store: StoreOption
@@ -33,12 +33,6 @@ struct Timeline: ParsableCommand {
             return (page, json ? nil : try Chat(page, in: store))
         }
         if let chat { return try ChatView(chat).print() }
-        for message in page.messages { try JSONLine(message, page).print() }
-        let next = after != nil ? (page.hasAfter ? page.messages.last : nil) : (page.hasBefore ? page.messages.first : nil)
-        if let next {
-            var line = JSONLine()
-            line.add("next", next.seq)
-            try line.print()
-        }
+        for line in JSONLine.lines(of: page, goesForwards: after != nil) { try line.print() }
     }
 }

@@ -9,7 +9,7 @@ import UnixSignals
 
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Is a hub: devices sync with the store over WebSocket.",
+        abstract: "Is a hub: devices sync with the store over WebSocket. Makes the store if there is none.",
         discussion: """
             convstore serve --store S --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --jwt-key public.pem
 
@@ -23,8 +23,6 @@ struct Serve: ParsableCommand {
     @OptionGroup var store: StoreOption
     @Option(help: ArgumentHelp("Where; port 0 is any that is free.", valueName: "host:port"))
     var listen: String
-    @Flag(help: "Create the store if there is none.")
-    var create = false
     @Option(help: ArgumentHelp("The certificate with its chain, in PEM.", valueName: "file"))
     var tlsCert: String?
     @Option(help: ArgumentHelp("The certificate's private key, in PEM.", valueName: "file"))
@@ -70,11 +68,11 @@ struct Serve: ParsableCommand {
         var hubOptions = try tokens.hubOptions(logger)
         hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
         raiseFileLimit()
-        let storeOptions = ConversationStoreOptions(access: create ? .readWrite : .existing, endAbandonedStreamsAfter: .seconds(abandonedAfter))
+        let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
         try store.with(storeOptions) { store in
             let hub = try Hub(store: store, options: hubOptions)
             let scheme = options.tls == nil ? "ws" : "wss"
-            let server = try HubServer(hub, options: options, logger: logger) { port in
+            let server = try HubServer(hub, options: options, logger: logger) { [options] port in
                 // Whoever waits for the line may have gone: that is no reason to stop.
                 try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
                 try? StandardOutput.shared.flush()

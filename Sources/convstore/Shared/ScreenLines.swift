@@ -11,7 +11,7 @@ extension JSONLine {
         self.init()
         add("conversation_id", conversation.description)
         add("message_id", message.id.description)
-        add("seq", message.seq)
+        addOptional("seq", message.unconfirmed == nil ? message.seq : nil)
         add("author", message.author.string)
         add("role", message.role.jsonName)
         add("text", message.text)
@@ -27,6 +27,15 @@ extension JSONLine {
         add("reactions", reactions)
         add("delivered_to", receipts.deliveredTo(message).map(\.string))
         add("read_by", receipts.readBy(message).map(\.string))
+        addFailure(message.unconfirmed)
+        if message.isStale { add("stale", true) }
+    }
+
+    /// Why the hub refused it, if it did.
+    private mutating func addFailure(_ unconfirmed: Unconfirmed?) {
+        guard case .failed(let refusal)? = unconfirmed else { return }
+        add("code", refusal.code.rawValue)
+        add("detail", refusal.detail)
     }
 
     /// A lobby's row: the fields of `fold.py`.
@@ -39,12 +48,13 @@ extension JSONLine {
         if let last = row.lastMessage {
             var line = JSONLine()
             line.add("message_id", last.id.description)
-            line.add("seq", last.seq)
+            line.addOptional("seq", last.unconfirmed == nil ? last.seq : nil)
             line.add("author", last.author.string)
             line.add("role", last.role.jsonName)
             line.add("state", "\(last.state.name)")
             line.add("sent_at", Timestamp.string(last.sentAt))
             line.add("snippet", last.snippet)
+            line.addFailure(last.unconfirmed)
             add("last_message", line)
         } else {
             addNull("last_message")
@@ -53,6 +63,25 @@ extension JSONLine {
         var preferences = JSONLine()
         for preference in row.preferences { preferences.add(preference.key, preference.value) }
         add("preferences", preferences)
+        guard let unconfirmed = row.unconfirmed else { return }
+        add("state", "\(unconfirmed.state.name)")
+        addFailure(unconfirmed)
+    }
+
+    /// A page's rows; then its hole, if it has one; then, where there is more, the place from which the same option goes on.
+    static func lines(of page: TimelinePage, goesForwards: Bool) -> [JSONLine] {
+        var lines = page.messages.map { JSONLine($0, page) }
+        if let hole = page.hole {
+            var line = JSONLine()
+            line.add("hole", [hole.lowerBound, hole.upperBound])
+            lines.append(line)
+        }
+        if let next = goesForwards ? (page.hasAfter ? page.messages.last : nil) : (page.hasBefore ? page.messages.first : nil) {
+            var line = JSONLine()
+            line.add("next", next.seq)
+            lines.append(line)
+        }
+        return lines
     }
 }
 

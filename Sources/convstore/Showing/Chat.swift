@@ -7,6 +7,8 @@ struct Chat {
     var receipts: Receipts
     var hasBefore = false
     var hasAfter = false
+    /// Seqs that a replica does not hold, between or next to the messages.
+    var hole: ClosedRange<Seq>?
     /// The conversation as one of those who take part sees it; `nil` if nobody does any more.
     var row: LobbyRow?
     /// The messages that are answered here, by id.
@@ -16,6 +18,7 @@ struct Chat {
         try self.init(page.conversation, page.messages, page.receipts, in: store)
         hasBefore = page.hasBefore
         hasAfter = page.hasAfter
+        hole = page.hole
     }
 
     init(_ conversation: ConversationID, _ messages: [Message], _ receipts: Receipts, in store: ConversationStore) throws {
@@ -32,7 +35,11 @@ struct Chat {
 
     /// The message that another one answers.
     static func answered(by message: Message, in conversation: ConversationID, _ store: ConversationStore) throws -> Message? {
-        guard message.replyTo != nil, let seq = try store.log.event(in: .conversation(conversation), at: message.seq)?.targetSeq else { return nil }
-        return try store.message(in: conversation, at: seq)
+        guard let id = message.replyTo else { return nil }
+        if message.unconfirmed == nil, let seq = try store.log.event(in: .conversation(conversation), at: message.seq)?.targetSeq {
+            return try store.message(in: conversation, at: seq)
+        }
+        // It is in no log that is here.
+        return try store.overlaidConversations.contains(conversation) ? store.message(in: conversation, id: id) : nil
     }
 }

@@ -16,14 +16,22 @@ struct ChatView {
         if chat.hasBefore, let first = chat.messages.first { result.append(Style.dim("↑ older: --before \(first.seq)")) }
         var renderer = MessageRenderer(columns: columns, now: now, lastSeq: chat.messages.last?.seq ?? 0)
         let readers = readers()
+        var hole = chat.hole
         for message in chat.messages {
+            if let missing = hole, message.seq > missing.upperBound {
+                result += renderer.note(Self.missing(missing))
+                hole = nil
+            }
             result += renderer.lines(message, answers: message.replyTo.map { chat.answered[$0] })
             if let names = readers[message.seq] { result += renderer.note("✓ read by " + names.map(\.string).joined(separator: ", ")) }
         }
+        if let hole { result += renderer.note(Self.missing(hole)) }
         if chat.messages.isEmpty { result.append(Style.dim("No messages.")) }
         if chat.hasAfter, let last = chat.messages.last { result.append(Style.dim("↓ newer: --after \(last.seq)")) }
         return result
     }
+
+    private static func missing(_ hole: ClosedRange<Seq>) -> String { "┄ @\(hole.lowerBound) to @\(hole.upperBound) are not here yet ┄" }
 
     private func heading(_ columns: Int) -> [String] {
         let id = chat.conversation.description.prefix(8)

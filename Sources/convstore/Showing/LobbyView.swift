@@ -74,10 +74,10 @@ struct LobbyView {
         }.joined(separator: " ")
     }
 
-    /// What was said last, or is being written.
+    /// What was said last, or is being written. What a message waits for comes first: the end of a line may be cut.
     private func words(_ row: LobbyRow) -> (String, Style?) {
         if let draft = row.preferences["draft"], !draft.isEmpty { return ("Draft: " + TextWrap.oneLine(draft), .red) }
-        guard let last = row.lastMessage else { return ("No messages yet", .dim) }
+        guard let last = row.lastMessage else { return (row.unconfirmed.map { "No messages yet \($0.word)" } ?? "No messages yet", .dim) }
         let isOwn = last.author == user
         let needsName = row.kind == .group || row.participants.count > 2 || last.role == .system || last.role == .tool
         let name = isOwn ? "You: " : needsName ? TextWrap.oneLine(last.author.string) + ": " : ""
@@ -87,6 +87,7 @@ struct LobbyView {
         case .erased: (name + "(erased)", .dim)
         case .streaming: (name + (snippet.isEmpty ? "…" : snippet + " …"), .cyan)
         case .interrupted: (name + snippet + " ⏹", .dim)
+        case .pending, .failed: (name + (last.unconfirmed.map { "\($0.word) " } ?? "") + snippet, last.state == .failed ? .red : .dim)
         case .complete: (name + (snippet.isEmpty ? "(no text)" : snippet), row.unread > 0 ? nil : .dim)
         }
     }

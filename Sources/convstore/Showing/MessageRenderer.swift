@@ -31,7 +31,7 @@ struct MessageRenderer {
 
     /// What stands before a message's first line.
     func side(_ message: Message) -> String {
-        let label = hasSeqs ? "@\(message.seq)" : ""
+        let label = hasSeqs && message.unconfirmed == nil ? "@\(message.seq)" : ""
         return Style.dim(label) + String(repeating: " ", count: max(1, gutter - label.utf8.count))
     }
 
@@ -65,7 +65,7 @@ struct MessageRenderer {
         }
         if last != nil { result.append("") }
         last = (message.author, message.role, message.sentAt)
-        let seq = hasSeqs ? "" : " @\(message.seq)"
+        let seq = hasSeqs || message.unconfirmed != nil ? "" : " @\(message.seq)"
         let role = message.role == .system || message.role == .tool ? " (\(message.role.jsonName))" : ""
         let author = DisplayWidth.cut(TextWrap.oneLine(message.author.string) + role, to: max(columns - 7 - seq.utf8.count, 8))
         return result + [(message.role == .user ? Style.bold(author) : Style.cyan(author)) + "  " + Style.dim(time.clock + seq)]
@@ -121,6 +121,8 @@ struct MessageRenderer {
         if message.state == .streaming { add("…", .cyan) }
         if lines.isEmpty { lines.append(Style.dim("(no text)")) }
         if message.isEdited { add("(edited)", .dim) }
+        if let unconfirmed = message.unconfirmed { add(unconfirmed.word, unconfirmed == .pending ? .dim : .red) }
+        if message.isStale { add("(may have changed)", .dim) }
         if let ending = ending(message) { lines.append(Style.dim(DisplayWidth.cut(ending, to: room))) }
         return lines
     }

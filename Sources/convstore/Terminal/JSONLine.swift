@@ -27,6 +27,8 @@ struct JSONLine {
         bytes.append(UInt8(ascii: "]"))
     }
 
+    mutating func add(_ name: String, _ values: [some BinaryInteger]) { addRaw(name, "[" + values.map { String($0) }.joined(separator: ",") + "]") }
+
     mutating func add(_ name: String, _ value: JSONLine) {
         addName(name)
         bytes.append(contentsOf: value.bytes)

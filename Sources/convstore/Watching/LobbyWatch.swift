@@ -10,8 +10,11 @@ struct LobbyWatch {
 
     let user: UserID
     private let limit: Int
+    private var hasBegun = false
     private var position: Position = 0
     private var shown: [ConversationID: LobbyRow] = [:]
+    /// Of these more is shown than what is confirmed, which no position tells of.
+    private var overlaid: Set<ConversationID> = []
 
     init(_ user: UserID, limit: Int) {
         self.user = user
@@ -21,14 +24,19 @@ struct LobbyWatch {
     /// The newest conversations first, as a lobby stands; then each that is not what it was, the one that moved last at the end.
     mutating func update(from store: ConversationStore) throws -> [Change] {
         let last = store.log.lastPosition
-        defer { position = max(position, last) }
-        if position == 0 {
+        let changed = overlaid.union(store.overlaidConversations)
+        defer {
+            position = max(position, last)
+            overlaid = Set(store.overlaidConversations)
+        }
+        if !hasBegun {
+            hasBegun = true
             let rows = try store.lobby(of: user, limit: limit).rows
             for row in rows { shown[row.conversation] = row }
             return rows.map { .row($0) }
         }
-        guard last > position else { return [] }
-        var touched: [ConversationID: Position] = [:]
+        guard last > position || !changed.isEmpty else { return [] }
+        var touched = Dictionary(uniqueKeysWithValues: changed.map { ($0, position) })
         var left: Set<ConversationID> = []
         try store.log.replay(from: position + 1, through: last) { event in
             switch event.log {

@@ -54,13 +54,16 @@ struct TimelineFeed {
         if before == message { return }
         let what = Self.change(from: before, to: message)
         try closeLine()
-        try StandardOutput.shared.writeLine(Style.dim("↻ @\(message.seq)\(what):"))
+        try StandardOutput.shared.writeLine(Style.dim("↻ " + (message.unconfirmed == nil ? "@\(message.seq)" : "a message") + "\(what):"))
         renderer.breakOff()
         try whole(change, &renderer)
         renderer.breakOff()
     }
 
     private static func change(from before: Message, to message: Message) -> String {
+        if before.unconfirmed != message.unconfirmed {
+            return message.unconfirmed == nil ? " was sent" : message.unconfirmed == .pending ? " is sent again" : " was not accepted"
+        }
         if before.state == .streaming { return " ended" }
         if message.state == .deleted { return " was deleted" }
         return before.text == message.text ? ", reactions" : " was edited"

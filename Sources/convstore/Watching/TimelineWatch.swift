@@ -31,6 +31,8 @@ struct TimelineWatch {
     private let limit: Int
     private var seq: Seq = 0
     private var shown: [Seq: Shown] = [:]
+    /// Those that the hub has not accepted: their seqs are not theirs yet.
+    private var unconfirmed: [MessageID: Shown] = [:]
 
     init(_ conversation: ConversationID, limit: Int) {
         self.conversation = conversation
@@ -55,6 +57,8 @@ struct TimelineWatch {
                 return true
             }
         }
+        // What is pending is in no log, nor is a preview.
+        if store.overlaidConversations.contains(conversation) { touched.formUnion(page.messages.map(\.seq)) }
         seq = max(seq, page.seq)
         if hasReceipts { touched.formUnion(shown.keys) }
         let onPage = Dictionary(uniqueKeysWithValues: page.messages.map { ($0.seq, $0) })
@@ -62,9 +66,14 @@ struct TimelineWatch {
         for seq in touched.sorted() {
             guard let message = try onPage[seq] ?? store.message(in: conversation, at: seq) else { continue }
             let now = Shown(message, page.receipts)
-            let before = shown[seq]
+            let before: Shown?
+            if message.unconfirmed != nil {
+                before = unconfirmed.updateValue(now, forKey: message.id)
+            } else {
+                let sent = unconfirmed.removeValue(forKey: message.id)
+                before = shown.updateValue(now, forKey: seq) ?? sent
+            }
             if before == now { continue }
-            shown[seq] = now
             let answered = try Chat.answered(by: message, in: conversation, store)
             changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }

@@ -1,0 +1,111 @@
+internal import EventLog
+
+/// What lies over the confirmed state of one conversation.
+struct Overlaid: Sendable {
+    private(set) var pending: [PendingEvent] = []
+    private(set) var preview: Preview?
+    /// Where messages lie that pending events speak of: looked for once, as seqs never change.
+    private let targets = Monitor<[MessageID: Target]>([:])
+    /// What all this amounts to: made when somebody first looks.
+    private var result = Monitor<Shown?>(nil)
+
+    private struct Target {
+        var seq: Seq?
+        /// Where there is none: all up to here were looked at.
+        var through: Seq
+    }
+
+    struct Shown {
+        var conversations: Conversations
+        var order: HLC
+        /// Ascending; empty if there is no such conversation.
+        var participants: [UserID]
+    }
+
+    var isEmpty: Bool { pending.isEmpty && preview == nil }
+
+    mutating func setPending(_ events: [PendingEvent]) {
+        pending = events
+        forget()
+    }
+
+    mutating func setPreview(_ preview: Preview?) {
+        self.preview = preview
+        forget()
+    }
+
+    /// The state below changed, by this event or otherwise.
+    mutating func forget(confirmed event: RecordedEvent? = nil) {
+        if let event { pending.removeAll { $0.isConfirmed(by: event) } }
+        result = Monitor(nil)
+    }
+
+    /// With the store's fold lock held for reading, so that the state below stands still.
+    func shown(_ id: ConversationID, over below: Conversations) throws -> Shown {
+        try result.withLock { result in
+            if let result { return result }
+            let conversations = try state(id, over: below)
+            let made = try conversations.rows.read(id) { Shown(conversations: conversations, order: $0.order, participants: $0.participants) }
+            result = made ?? Shown(conversations: conversations, order: HLC(rawValue: 0), participants: [])
+            return result!
+        }
+    }
+
+    private func state(_ id: ConversationID, over below: Conversations) throws -> Conversations {
+        let held = try below.seq(of: id)
+        let preview = preview.flatMap { $0.lastSeq > held ? $0 : nil }
+        // Where the store holds all that the base stands for, its own state is the better one.
+        let base = preview.flatMap { $0.baseSeq > held ? $0.start : nil }
+        let confirmed = preview?.lastSeq ?? held
+        var failures: [Seq: Refusal] = [:]
+        var creation: Unconfirmed?
+        var seq = confirmed
+        for one in pending {
+            guard one.isInConversation else { continue }
+            seq += 1
+            if let failure = one.failure { failures[seq] = failure }
+            if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
+        }
+        let marks = OverlayMarks(
+            confirmedSeq: confirmed, failures: failures, creation: creation, hole: base.map { held + 1...$0.seq }, below: below,
+            hiddenPages: base?.pages ?? 0)
+        let state = Conversations(over: below, base: base?.row, marks)
+        for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }
+        try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)
+        return state
+    }
+
+    /// `lookedAt`: messages up to here that are not found now are not going to be.
+    private func apply(to state: Conversations, _ id: ConversationID, _ marks: OverlayMarks, lookedAt: Seq) throws {
+        var sent: [MessageID: Seq] = [:]
+        var seq = marks.confirmedSeq
+        for one in pending {
+            if one.isInConversation { seq += 1 }
+            let event = one.event
+            let target: Seq?
+            switch event.content {
+            case .messageSent(let message):
+                target = try message.replyTo.flatMap { try sent[$0] ?? find($0, state, id, lookedAt) }
+                sent[message.id] = seq
+            case .conversationCreated where marks.creation != nil: target = nil
+            case _ where one.failure != nil: continue
+            default:
+                target = try event.references.message.flatMap { try sent[$0] ?? find($0, state, id, lookedAt) }
+                // What it is about is not here: it changes nothing.
+                if target == nil, event.references.message != nil { continue }
+            }
+            // The hub's clock is not known yet, and would not be behind this one's: the event's own decides, and gives the conversation its place.
+            try state.apply(
+                RecordedEvent(log: event.log, seq: seq, position: 0, origin: one.origin, hlc: one.origin.hlc, event: event, targetSeq: target))
+        }
+    }
+
+    private func find(_ message: MessageID, _ state: Conversations, _ id: ConversationID, _ lookedAt: Seq) throws -> Seq? {
+        try targets.withLock { targets in
+            if let known = targets[message], known.seq != nil || known.through >= lookedAt { return known.seq }
+            let seq = try state.seq(of: message, in: id, after: targets[message]?.through ?? 0)
+            targets[message] = Target(seq: seq, through: lookedAt)
+            return seq
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import ConversationStore
+import Foundation
+import Testing
+
+@testable import convstore
+
+@Suite("Rows of what is not confirmed") struct OverlayRowsTests {
+    private static let (ada, bob, chat) = (UserID("ada")!, UserID("bob")!, ConversationID(high: 1, low: 1))
+    private static let now: UInt64 = 1_700_000_000_000
+
+    private static func pending(_ counter: UInt64, _ content: Event.Content, in conversation: ConversationID = chat, failure: Refusal? = nil) -> PendingEvent {
+        PendingEvent(
+            Event(conversation: conversation, author: ada, content: content),
+            origin: Origin(replica: ReplicaID(high: 7, low: 7), counter: counter, hlc: HLC(milliseconds: WallClock.milliseconds() + counter)),
+            failure: failure)
+    }
+
+    private static func text(_ counter: UInt64, _ text: String, failure: Refusal? = nil) -> PendingEvent {
+        pending(counter, .messageSent(.init(id: MessageID(high: 9, low: counter), role: .user, text: text)), failure: failure)
+    }
+
+    private func store(_ folder: Folder, _ texts: [String]) throws -> ConversationStore {
+        let store = try ConversationStore.open(at: folder["store"])
+        var contents: [Event.Content] = [.conversationCreated(kind: .group, title: "plans", participants: [Self.bob])]
+        for text in texts { contents.append(.messageSent(.init(id: .random(), role: .user, text: text))) }
+        _ = try store.log.appendBlocking(contents.map { Submission(Event(conversation: Self.chat, author: Self.bob, content: $0)) })
+        _ = try store.log.appendBlocking([Submission(Event(conversation: Self.chat, author: Self.bob, content: .participantJoined(Self.ada)))])
+        return store
+    }
+
+    private func objects(_ lines: [JSONLine]) throws -> [[String: Any]] {
+        try lines.map { line in try #require(try JSONSerialization.jsonObject(with: Data(line.finished())) as? [String: Any]) }
+    }
+
+    @Test("JSON: pending and failed rows have no seq, failed ones a code; the others have just the model's fields") func json() throws {
+        let folder = try Folder()
+        let store = try store(folder, ["one"])
+        let refusal = Refusal(.notParticipant, "who")
+        let confirmed = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))
+        store.setPending([Self.text(1, "no", failure: refusal), Self.text(2, "hi")], of: Self.chat)
+        let rows = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))
+        #expect(rows.count == 3 && rows[0] as NSDictionary == confirmed[0] as NSDictionary)
+        #expect(rows[1]["state"] as? String == "failed" && rows[1]["seq"] is NSNull && rows[1]["code"] as? String == "not_participant")
+        #expect(rows[1]["detail"] as? String == "who")
+        #expect(rows[2]["state"] as? String == "pending" && rows[2]["seq"] is NSNull && Set(rows[2].keys) == Set(confirmed[0].keys))
+        let lobby = try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]
+        let last = try #require(lobby["last_message"] as? [String: Any])
+        #expect(last["state"] as? String == "pending" && last["seq"] is NSNull && lobby["state"] == nil)
+        let offline = ConversationID(high: 2, low: 2)
+        store.setPending([Self.pending(1, .conversationCreated(kind: .direct, title: nil, participants: []), in: offline)], of: offline)
+        #expect(try objects([JSONLine(#require(try store.lobbyRow(of: offline, for: Self.ada)))])[0]["state"] as? String == "pending")
+        try store.close()
+    }
+
+    @Test("JSON: a page with a hole says so behind its rows and before where it goes on; what lies below is stale") func hole() throws {
+        let folder = try Folder()
+        let store = try store(folder, ["one", "two"])
+        let events = try store.log.events(in: .conversation(Self.chat))
+        let other = try ConversationStore.open(at: folder["other"])
+        let secret = try store.log.secret(of: .conversation(Self.chat))
+        _ = try other.log.adoptBlocking(Array(events[..<2]), secrets: [.conversation(Self.chat): secret])
+        _ = try store.log.appendBlocking([
+            Submission(Event(conversation: Self.chat, author: Self.ada, content: .messageSent(.init(id: .random(), role: .user, text: "new"))))
+        ])
+        let newest = try store.log.events(in: .conversation(Self.chat), range: 5...5)
+        other.setPreview(try Preview(base: store.encodedBase(of: Self.chat, at: 4), baseSeq: 4, events: newest), of: Self.chat)
+        let whole = try objects(JSONLine.lines(of: #require(try other.timeline(of: Self.chat)), goesForwards: false))
+        #expect(whole.map { $0["text"] as? String } == ["one", "new", nil] && whole[0]["stale"] as? Bool == true && whole[1]["stale"] == nil)
+        #expect(whole[2]["hole"] as? [UInt64] == [3, 4])
+        let part = try objects(JSONLine.lines(of: #require(try other.timeline(of: Self.chat, .newest, limit: 1)), goesForwards: false))
+        #expect(part.count == 3 && part[1]["hole"] as? [UInt64] == [3, 4] && part[2]["next"] as? UInt64 == 5)
+        let page = try #require(try other.timeline(of: Self.chat))
+        let lines = ChatView(try Chat(page, in: other)).lines(columns: 60, now: Self.now)
+        #expect(lines.contains { $0.contains("@3 to @4 are not here yet") } && lines.contains { $0.contains("(may have changed)") })
+        try other.close()
+        try store.close()
+    }
+
+    @Test("People are told what is on its way and what failed, on lines that fit", arguments: [20, 40, 80])
+    func people(columns: Int) throws {
+        let folder = try Folder()
+        let store = try store(folder, ["one"])
+        store.setPending(
+            [Self.text(1, "\u{1B}[31m漢字 " + String(repeating: "long ", count: 30), failure: Refusal(.notParticipant, "\u{1B}")), Self.text(2, "漢字")],
+            of: Self.chat)
+        let page = try #require(try store.timeline(of: Self.chat))
+        let lines =
+            ChatView(try Chat(page, in: store)).lines(columns: columns, now: Self.now)
+            + LobbyView(try store.lobby(of: Self.ada).rows, of: Self.ada).lines(columns: columns, now: Self.now)
+        for line in lines {
+            #expect(DisplayWidth.of(line) <= columns && !line.unicodeScalars.contains { $0.value < 0x20 }, "\(line)")
+        }
+        #expect(lines.count { $0.contains("(sending)") } == 2)
+        #expect(lines.count { $0.contains("(failed: ") } == 1)
+        try store.close()
+    }
+
+    @Test("A watch shows each once as pending and once as sent") func watch() throws {
+        let folder = try Folder()
+        let store = try store(folder, ["one"])
+        var (timeline, lobby) = (TimelineWatch(Self.chat, limit: 50), LobbyWatch(Self.ada, limit: 50))
+        #expect(try timeline.update(from: store).map(\.message.text) == ["one"])
+        #expect(try lobby.update(from: store).count == 1)
+        let event = Self.text(1, "hi")
+        store.setPending([event], of: Self.chat)
+        #expect(try timeline.update(from: store).map(\.message.state) == [.pending])
+        #expect(try lobby.update(from: store).count == 1)
+        #expect(try timeline.update(from: store).isEmpty && lobby.update(from: store).isEmpty)
+        _ = try store.log.appendBlocking([Submission(event.event, origin: event.origin)])
+        let changes = try timeline.update(from: store)
+        #expect(changes.map(\.message.state) == [.complete] && changes[0].before?.state == .pending)
+        #expect(try lobby.update(from: store).count == 1)
+        #expect(try timeline.update(from: store).isEmpty && lobby.update(from: store).isEmpty)
+        try store.close()
+    }
+}
