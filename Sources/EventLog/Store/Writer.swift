@@ -227,7 +227,7 @@ final class Writer {
     private func handledBefore(_ event: Event, _ origin: Origin, isFirstSending: Bool) throws -> Decision? {
         guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
         let lane = state.row.lanes[position]
-        guard origin.counter <= lane.mark else { return nil }
+        guard origin.counter <= lane.mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
         if !isFirstSending, let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
         if let recorded = try find(origin, in: state) {
             var old = ByteBuffer()

@@ -192,7 +192,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Whether an event that the peer has is this hub's own.
     private func holds(_ event: HeldEvent?) throws -> Bool {
-        guard let event else { return true }
+        guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
         return try hub.store.log.event(in: event.log, at: event.seq)?.hlc == event.hlc
     }
@@ -285,6 +285,7 @@ public final class HubConnection: @unchecked Sendable {
     private static let piecesAtOnce = 8
 
     private func feedSome() throws {
+        if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
         let source = Feed.Source(store: hub.store.log, heads: hub.heads, encoder: encoder, visibleSeq: visibleSeq)
         for _ in 0..<Self.piecesAtOnce {
             guard session.mayFeed else { return }
@@ -299,7 +300,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        guard feed.isEmpty, offered.isEmpty, !awaitsHeads else { return }
+        guard feed.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position

@@ -22,7 +22,7 @@ final class Outbox {
                 return true
             }
         }
-        entries = found
+        entries = PlantedBug.loseOutbox.isPlanted ? [] : found
         nextID = (entries.last?.id ?? 0) + 1
         nextSending = (entries.map(\.sending).max() ?? 0) + 1
         settleWaiting()
@@ -159,7 +159,7 @@ final class Outbox {
         var fresh: [OutboxEntry] = []
         var counters: [LogID: UInt64] = [:]
         if !isFull {
-            for var entry in entries where entry.state == .pending && !entry.isWaiting {
+            for var entry in PlantedBug.reorderLane.isPlanted ? entries.reversed() : entries where entry.state == .pending && !entry.isWaiting {
                 let log = entry.event.log
                 let counter = try counters[log] ?? self.counter(of: log)
                 entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
@@ -208,6 +208,10 @@ final class Outbox {
         var entry = entries[index]
         inFlight.remove(entry.id)
         guard answer.code == RefusalCode.originConflict.rawValue else {
+            if PlantedBug.dropRefused.isPlanted {
+                try remove([entry.id])
+                return false
+            }
             entry.state = .failed(code: answer.code, detail: answer.detail)
             try replace([entry])
             return false

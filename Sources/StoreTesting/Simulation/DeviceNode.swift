@@ -28,6 +28,8 @@ final class DeviceNode: @unchecked Sendable {
     /// Whether its store has failed in a way that asks for a new opening.
     private(set) var mustRestart = false
     var observation = Observation()
+    /// Whether it was ever set back: what it made then may be sent in another order.
+    private(set) var wasRestored = false
     /// Events that its application has given up.
     var discarded: [Event] = []
     /// As what the events of its outbox were sent.
@@ -149,6 +151,7 @@ final class DeviceNode: @unchecked Sendable {
         MemoryDirectory.copy(copy.directory, to: path)
         for index in copy.promises..<promises.count { promises[index].isReleased = true }
         observation = Observation()
+        wasRestored = true
         streams = []
     }
 
