@@ -45,6 +45,16 @@ extension EventStore {
         }
     }
 
+    /// Whether a body among a log's first events was erased.
+    package func hasErased(_ log: LogID, through seq: Seq) throws -> Bool {
+        var found = false
+        try forEachEvent(in: log, range: 1...max(seq, 1)) { event in
+            found = event.isErased
+            return !found
+        }
+        return found
+    }
+
     /// Where the event of an origin was recorded; `nil`: it was not.
     package func seq(of origin: Origin, in log: LogID) throws -> Seq? {
         try checkOpen()

@@ -20,7 +20,7 @@ package struct Feed {
     package struct Source {
         package var store: EventStore
         package var heads: HeadCache
-        package var encoder: SegmentEncoder
+        package var encode: ([RecordedEvent]) throws -> [UInt8]
         /// The last seq of a log that the peer may see.
         package var visibleSeq: (LogID) -> Seq
     }
@@ -139,6 +139,11 @@ package struct Feed {
         return try piece(events, source) { _ in true }
     }
 
+    /// A frame of events that somebody chose, behind which the feed goes on.
+    package mutating func piece(of events: [RecordedEvent], _ source: Source) throws -> Piece? {
+        events.isEmpty ? nil : try piece(events, source) { _ in true }
+    }
+
     private static let pieceBytes = 1 << 20, pieceEvents = 8192
     /// From here on a run is smaller than the events themselves.
     private static let segmentEventsMin = 32
@@ -160,7 +165,7 @@ package struct Feed {
             advance(log, behind: span.last, source)
         }
         if events.count >= Self.segmentEventsMin {
-            return Piece(frame: .segment(SegmentFrame(run: try source.encoder.encode(events), logs: notes)), events: events.count)
+            return Piece(frame: .segment(SegmentFrame(run: try source.encode(events), logs: notes)), events: events.count)
         }
         let items = events.map { event in
             let (envelope, body) = EventCodec.encode(event)

@@ -12,11 +12,19 @@ struct FirstScreen {
         self.scope = scope
     }
 
-    /// Bytes of text and envelopes of one conversation, and of messages that make a page.
+    /// Bytes of text and envelopes of one conversation, and messages that make a page.
     private static let pageBytes = 6 << 10, pageMessages = 20
 
-    func frames(_ encoder: SegmentEncoder) throws -> [Frame] {
-        var frames: [Frame] = []
+    /// What is sent first: states, then the events behind them, of all conversations in one frame.
+    struct Part {
+        var bases: [BaseFrame] = []
+        var events: [RecordedEvent] = []
+        /// Logs whose events so far are all in `events`, and how many they are.
+        var whole: [LogID: Seq] = [:]
+    }
+
+    func part() throws -> Part {
+        var part = Part()
         var count = hub.options.firstScreenConversations
         var rows = hub.options.firstScreenLobby
         var messages = Self.pageMessages
@@ -25,21 +33,21 @@ struct FirstScreen {
             count = Int(clamping: conversations)
             rows = count
             messages = Int(clamping: wanted)
-            bytes = 4 << 20
+            bytes = 1 << 20
         }
         for row in try hub.store.lobby(of: identity.user, limit: rows).rows {
             if case .conversations(let ids) = scope, !ids.contains(row.conversation) { continue }
-            if let frame = try base(row.conversation, messages: count > 0 ? messages : 0, bytesMax: bytes, encoder) { frames.append(.base(frame)) }
+            try add(row.conversation, messages: count > 0 ? messages : 0, bytesMax: bytes, to: &part)
             count -= 1
         }
-        return frames
+        return part
     }
 
-    /// A conversation's newest messages, over the state before them.
-    func base(_ id: ConversationID, messages: Int, bytesMax: Int, _ encoder: SegmentEncoder) throws -> BaseFrame? {
+    /// Adds a conversation's newest messages, over the state before them.
+    func add(_ id: ConversationID, messages: Int, bytesMax: Int, to part: inout Part) throws {
         let log = LogID.conversation(id)
         let visible = hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: false) }
-        guard visible > 0 else { return nil }
+        guard visible > 0 else { return }
         var events: [RecordedEvent] = []
         var left = messages
         var bytes = 0
@@ -52,16 +60,17 @@ struct FirstScreen {
             }
             events.reverse()
         }
-        let seq = (events.first?.seq ?? visible + 1) - 1
-        var base: [UInt8] = []
-        if seq > 0 {
-            guard let encoded = try hub.store.encodedBase(of: id, at: seq) else { return nil }
-            base = encoded.base
+        if events.first?.seq == 1 {
+            part.whole[log] = visible
+            part.events += events
+            return
         }
-        guard let before = seq == 0 ? CompactRange() : try hub.heads.tree(of: log, through: seq), let head = try hub.heads.tree(of: log, through: visible)
-        else { return nil }
-        return BaseFrame(
-            log: log, base: base, seq: seq, range: before.encoded, secret: try hub.store.log.secret(of: log),
-            head: LogHead(size: head.end, root: head.root()), run: events.isEmpty ? [] : try encoder.encode(events))
+        // A state in the middle of a stream would know nothing of its text so far.
+        let first = events.firstIndex { if case .messageSent = $0.event.content { true } else { false } } ?? events.endIndex
+        events.removeFirst(first)
+        let seq = (events.first?.seq ?? visible + 1) - 1
+        guard let base = try hub.store.encodedBase(of: id, at: seq), let range = try hub.heads.tree(of: log, through: seq) else { return }
+        part.bases.append(BaseFrame(log: log, base: base, seq: seq, range: range.encoded, secret: try hub.store.log.secret(of: log)))
+        part.events += events
     }
 }

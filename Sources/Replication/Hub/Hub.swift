@@ -13,6 +13,7 @@ public final class Hub: Sendable {
     let heads: HeadCache
     private let state = Monitor(State())
     let counters = HubCounters()
+    let encoders = SegmentEncoders()
 
     struct State {
         var index = HubIndex()

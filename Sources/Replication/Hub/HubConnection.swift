@@ -11,7 +11,6 @@ public final class HubConnection: @unchecked Sendable {
     private let mailbox: Mailbox
     private var session: HubSession
     private var feed = Feed()
-    private var encoder = SegmentEncoder()
     private var scope = Scope.mine
     private var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
@@ -20,8 +19,9 @@ public final class HubConnection: @unchecked Sendable {
     private var awaitsHeads = false
     /// Logs that the peer named among its heads.
     private var named: Set<LogID> = []
-    /// Frames that must stand behind WELCOME.
+    /// Frames that must stand behind WELCOME, and what a new device shows first.
     private var held: [Frame] = []
+    private var firstScreen = FirstScreen.Part()
     private var pushes: [(events: [PushedEvent], bytes: Int)] = []
     private var isPushing = false
     /// The position of the last CAUGHT_UP.
@@ -212,13 +212,13 @@ public final class HubConnection: @unchecked Sendable {
             let newest = changes.filter { if case .conversation = $0.log { true } else { false } }.suffix(Int(clamping: conversations))
             changes = changes.filter { if case .conversation = $0.log { false } else { true } } + newest
         }
-        if position == 0, hello.wantsFirstScreen { held += try FirstScreen(hub, identity, scope).frames(encoder) }
+        if position == 0, hello.wantsFirstScreen { firstScreen = try FirstScreen(hub, identity, scope).part() }
         var offers: [HeadsFrame.Item] = []
         for change in changes {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
                 if case .newest = scope, case .conversation = change.log { continue }
-                feed.want(change.log, from: 1)
+                feed.want(change.log, from: 1 + (firstScreen.whole[change.log] ?? 0))
                 continue
             }
             guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
@@ -256,13 +256,9 @@ public final class HubConnection: @unchecked Sendable {
             return
         }
         guarded {
-            for frame in held {
-                let bytes = frame.encoded()
-                if case .base = frame { session.fed(bytes: bytes.count) }
-                hub.counters.sent(bytes.count, events: 0)
-                send(bytes)
-            }
+            for frame in held { transmit(frame) }
             held = []
+            try sendFirstScreen()
             // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
             if awaitsHeads {
                 for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
@@ -284,16 +280,33 @@ public final class HubConnection: @unchecked Sendable {
     /// Pieces sent before others get their turn.
     private static let piecesAtOnce = 8
 
+    private var source: Feed.Source { Feed.Source(store: hub.store.log, heads: hub.heads, encode: hub.encoders.encode, visibleSeq: visibleSeq) }
+
+    private func sendFirstScreen() throws {
+        for base in firstScreen.bases {
+            let bytes = Frame.base(base).encoded()
+            session.fed(bytes: bytes.count)
+            hub.counters.sent(bytes.count, events: 0)
+            send(bytes)
+        }
+        if let piece = try feed.piece(of: firstScreen.events, source) { transmit(piece) }
+        firstScreen = FirstScreen.Part()
+    }
+
+    private func transmit(_ piece: Feed.Piece) {
+        let bytes = piece.frame.encoded()
+        session.fed(bytes: bytes.count)
+        hub.counters.sent(bytes.count, events: piece.events)
+        send(bytes)
+    }
+
     private func feedSome() throws {
         if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
-        let source = Feed.Source(store: hub.store.log, heads: hub.heads, encoder: encoder, visibleSeq: visibleSeq)
+        let source = source
         for _ in 0..<Self.piecesAtOnce {
             guard session.mayFeed else { return }
             guard let piece = try feed.next(source) else { return tellPosition() }
-            let bytes = piece.frame.encoded()
-            session.fed(bytes: bytes.count)
-            hub.counters.sent(bytes.count, events: piece.events)
-            send(bytes)
+            transmit(piece)
         }
         wake()
     }
@@ -312,9 +325,8 @@ public final class HubConnection: @unchecked Sendable {
             offered.remove(wish.log)
             if wish.from == 0, case .conversation(let id) = wish.log, let identity = session.who {
                 guarded {
-                    let screen = FirstScreen(hub, identity, scope)
                     let messages = Int(clamping: min(wish.through, 1000))
-                    if let base = try screen.base(id, messages: messages, bytesMax: 1 << 20, encoder) { held.append(.base(base)) }
+                    try FirstScreen(hub, identity, scope).add(id, messages: messages, bytesMax: 1 << 20, to: &firstScreen)
                 }
                 continue
             }

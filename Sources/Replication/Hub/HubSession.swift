@@ -50,6 +50,8 @@ package struct HubSession: Sendable {
     }
 
     package static let pushCreditBytes: UInt64 = 8 << 20
+    /// However much a peer gives: what is sent and not taken waits in this process.
+    static let creditMax: UInt64 = 16 << 20
 
     /// - Parameter seed: for what must differ from session to session; all randomness there is.
     package init(at now: UInt64, seed: UInt64, limits: Limits = Limits()) {
@@ -192,7 +194,7 @@ package struct HubSession: Sendable {
         }
         let bytes = hello.pushed.reduce(0) { $0 + $1.envelope.count + $1.body.count }
         guard bytes <= WireLimits.helloPushBytesMax || hello.pushed.count == 1 else { return end(Bye(.protocolError, "HELLO carries too many events")) }
-        credit = Int64(hello.credit)
+        credit = Int64(min(hello.credit, Self.creditMax))
         state = .authenticating(hello)
         return [.authenticate(token: hello.token, claimed: hello.user)]
     }
@@ -205,8 +207,8 @@ package struct HubSession: Sendable {
     }
 
     private mutating func take(credit more: UInt64) -> [Effect] {
-        guard more <= 1 << 40, credit < 1 << 41 else { return end(Bye(.protocolError, "no such credit")) }
-        credit += Int64(more)
+        guard more <= 1 << 40 else { return end(Bye(.protocolError, "no such credit")) }
+        credit = min(credit + Int64(more), Int64(Self.creditMax))
         guard isStarved, credit > 0 else { return [] }
         isStarved = false
         return isOpen ? [.pump] : []

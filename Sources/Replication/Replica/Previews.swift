@@ -38,7 +38,7 @@ struct Previews {
 
     private mutating func rebuildTree(_ id: ConversationID) throws {
         guard var part = parts[id], !part.events.isEmpty else { return }
-        part.tree = try HeadCache.extend(part.tree, with: part.events, seeds: PuncturedSeeds(secret: part.secret))
+        part.tree = try HeadCache.extend(part.tree, with: part.events, seeds: Replica.seeds(part.secret))
         parts[id] = part
     }
 
@@ -52,34 +52,21 @@ struct Previews {
     }
 
     func show(in store: ConversationStore) throws {
-        for (id, part) in parts {
-            let held = try store.log.lastSeq(of: .conversation(id))
-            show(part, id, held: held, in: store)
-        }
+        for (id, part) in parts { try show(part, id, in: store) }
     }
 
-    private func show(_ part: Part, _ id: ConversationID, held: Seq, in store: ConversationStore) {
-        let hole = min(held + 1, part.baseSeq)...max(part.baseSeq, 1)
-        store.setPreview(
-            Preview(base: part.base.isEmpty ? nil : part.base, baseSeq: part.baseSeq, events: part.events, hole: hole), of: id)
+    private func show(_ part: Part, _ id: ConversationID, in store: ConversationStore) throws {
+        store.setPreview(try Preview(base: part.base, baseSeq: part.baseSeq, events: part.events), of: id)
     }
 
-    /// Takes a BASE, checked against the head that it names.
-    mutating func take(_ base: BaseFrame, _ events: [RecordedEvent], in store: ConversationStore) throws {
+    /// Takes a BASE: what follows it must lead to the log's head.
+    mutating func take(_ base: BaseFrame, in store: ConversationStore) throws {
         guard case .conversation(let id) = base.log else { throw ReplicaError(.badPeer, "a BASE of a user's log") }
         let held = try store.log.lastSeq(of: base.log)
-        guard held < base.seq else { return }
+        guard held < base.seq, base.seq > parts[id]?.baseSeq ?? 0 else { return }
         guard let range = CompactRange(end: base.seq, encoded: base.range) else { throw ReplicaError(.badPeer, "a BASE without its compact range") }
-        var next = base.seq + 1
-        for event in events {
-            guard event.log == base.log, event.seq == next else { throw ReplicaError(.badPeer, "a BASE whose events do not follow it") }
-            next += 1
-        }
-        let tree = try HeadCache.extend(range, with: events, seeds: PuncturedSeeds(secret: base.secret))
-        guard tree.end == base.head.size, tree.root() == base.head.root else {
-            throw ReplicaError(.badPeer, "the newest events of \(base.log) do not lead to the head that came with them")
-        }
-        var part = Part(base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, events: [])
+        _ = try Replica.seeds(base.secret)
+        let part = Part(base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, events: [])
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
@@ -89,12 +76,9 @@ struct Previews {
             }
             for key in old { try transaction.delete(SyncTables.previews, key) }
             try transaction.put(SyncTables.previews, Self.key(id, 0), part.encoded())
-            for event in events { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
-        part.tree = tree
-        part.events = events
         parts[id] = part
-        show(part, id, held: held, in: store)
+        try show(part, id, in: store)
     }
 
     /// Takes events that follow a preview's last; says whether they do.
@@ -103,7 +87,7 @@ struct Previews {
         let new = events.filter { $0.seq > part.lastSeq }
         if new.isEmpty { return true }
         guard new[0].seq == part.lastSeq + 1 else { return false }
-        part.tree = try HeadCache.extend(part.tree, with: new, seeds: PuncturedSeeds(secret: part.secret))
+        part.tree = try HeadCache.extend(part.tree, with: new, seeds: Replica.seeds(part.secret))
         if let head, head.size == part.tree.end, head.root != part.tree.root() {
             throw ReplicaError(.forked, "events of \(log) do not lead to the head that came with them")
         }
@@ -112,14 +96,15 @@ struct Previews {
         }
         part.events += new
         parts[id] = part
-        show(part, id, held: try store.log.lastSeq(of: log), in: store)
+        try show(part, id, in: store)
         return true
     }
 
     /// A log has grown from below: when it has reached the preview, that is checked against what the reducers make of the log itself (I4), and dropped.
     mutating func settle(_ log: LogID, heldSeq: Seq, in store: ConversationStore) throws -> [RecordedEvent] {
         guard case .conversation(let id) = log, let part = parts[id], heldSeq >= part.baseSeq else { return [] }
-        if part.baseSeq > 0, !part.base.isEmpty, let own = try store.encodedBase(of: id, at: part.baseSeq), own.base != part.base {
+        // An erasure changes what a state tells, not what is proven: then there is nothing to compare.
+        if let own = try store.encodedBase(of: id, at: part.baseSeq), own != part.base, try !store.log.hasErased(log, through: part.baseSeq) {
             throw ReplicaError(.forked, "the state of \(log) at seq \(part.baseSeq) that the hub showed is not what its events make")
         }
         let rest = part.events.filter { $0.seq > heldSeq }
@@ -189,14 +174,5 @@ extension RecordedEvent {
         }
         guard let commitment = Hash256(bytes: rest) else { throw CodecError(.badValue) }
         self = try EventCodec.decode(envelope: envelope, commitment: commitment)
-    }
-}
-
-extension PuncturedSeeds {
-    /// Seeds as they are exported: a root's 32 bytes, or the set that is left after an erasure.
-    init(secret bytes: [UInt8]) throws {
-        let seeds = bytes.count == Hash256.byteCount ? Hash256(bytes: bytes).map { PuncturedSeeds(root: $0) } : PuncturedSeeds(encoded: bytes)
-        guard let seeds else { throw ReplicaError(.badPeer, "a log's secret cannot be read") }
-        self = seeds
     }
 }

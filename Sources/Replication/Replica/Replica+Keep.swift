@@ -23,11 +23,8 @@ extension Replica {
             }
             return try keep(events, frame.logs)
         case .base(let base):
-            let events =
-                base.run.isEmpty
-                ? [] : try SegmentCodec.decode(base.run)
-            try state.withLock { try $0.previews.take(base, events, in: store) }
-            return Kept(events: events.count)
+            try state.withLock { try $0.previews.take(base, in: store) }
+            return Kept()
         default: return Kept()
         }
     }
@@ -96,12 +93,17 @@ extension Replica {
         return kept
     }
 
+    static func seeds(_ secret: [UInt8]) throws -> PuncturedSeeds {
+        guard let seeds = PuncturedSeeds(secret: secret) else { throw ReplicaError(.badPeer, "a log's secret cannot be read") }
+        return seeds
+    }
+
     /// The events must lead from what is held to the head.
     private func check(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws {
         guard let last = events.last, head.size == last.seq else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
         let before = heldSeq == 0 ? CompactRange() : try heads.tree(of: log, through: heldSeq)
         guard let before else { throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(heldSeq) cannot be made") }
-        let after = try HeadCache.extend(before, with: events, seeds: PuncturedSeeds(secret: secret))
+        let after = try HeadCache.extend(before, with: events, seeds: Self.seeds(secret))
         guard after.root() == head.root else {
             throw ReplicaError(
                 .forked,

@@ -247,6 +247,6 @@ extension PendingEvent {
     init(_ entry: OutboxEntry) {
         var failure: Refusal?
         if case .failed(let code, let detail) = entry.state { failure = Refusal(RefusalCode(rawValue: code) ?? .malformed, detail) }
-        self.init(event: entry.event, origin: entry.origin, failure: failure, isWaiting: entry.isWaiting)
+        self.init(entry.event, origin: entry.origin, failure: failure, isWaiting: entry.isWaiting)
     }
 }

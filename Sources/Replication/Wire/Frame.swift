@@ -188,18 +188,15 @@ package struct HeadsFrame: Hashable, Sendable {
     package var isLast = false
 }
 
-/// The newest part of a log that is not sent whole yet: the reducers' state before it, the tree before it, and its events.
+/// Where the newest part of a log begins that is not sent whole yet: the reducers' state and the tree before it. Its events follow as SEGMENT or EVENTS.
 package struct BaseFrame: Hashable, Sendable {
     package var log: LogID
-    /// The reducers' state at `seq`; empty: `seq` is 0.
+    /// The reducers' state at `seq` (docs/FORMAT.md).
     package var base: [UInt8]
     package var seq: Seq
     /// The compact range over the events up to `seq`.
     package var range: [UInt8]
     package var secret: [UInt8]
-    package var head: LogHead
-    /// The events behind `seq`, as a run; empty: none.
-    package var run: [UInt8]
 }
 
 /// The end of a session: why, and when to come again.

@@ -86,8 +86,6 @@ extension Frame {
             body.put(number: 4, base.seq)
             body.put(bytes: 5, base.range)
             body.put(bytes: 6, base.secret)
-            body.put(head: 7, base.head)
-            body.put(bytes: 8, base.run)
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -109,7 +107,7 @@ extension Frame {
                 return try Self(number: tag >> 3, fields)
             }
         } catch {
-            throw FrameError("a frame cannot be read: \(error)")
+            throw FrameError("a message is no frame")
         }
     }
 
@@ -142,8 +140,7 @@ extension Frame {
         case 17:
             self = .base(
                 BaseFrame(
-                    log: try fields.log(), base: fields.bytes(3), seq: fields.number(4), range: fields.bytes(5), secret: fields.bytes(6),
-                    head: try fields.head(7), run: fields.bytes(8)))
+                    log: try fields.log(), base: fields.bytes(3), seq: fields.number(4), range: fields.bytes(5), secret: fields.bytes(6)))
         default: throw CodecError(.badField)
         }
     }
