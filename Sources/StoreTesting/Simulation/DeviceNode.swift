@@ -169,7 +169,7 @@ final class DeviceNode: @unchecked Sendable {
     private func connect() {
         guard let replica, connection == nil else { return }
         guard !isPartitioned, simulation.hub.isUp else { return connectSoon() }
-        let link = simulation.makeLink()
+        let link = simulation.makeLink(name)
         self.link = link
         var expiry = simulation.hub.clock.wallMilliseconds + 600_000
         if !simulation.isHealing, world.random.chance(0.1) { expiry = simulation.hub.clock.wallMilliseconds + world.random.within(0...20_000) }
@@ -182,7 +182,7 @@ final class DeviceNode: @unchecked Sendable {
             ended: { [self] in if let connection = mine.value, connection === self.connection { enter { _ in connection.disconnected() } } })
         enter { _ in
             let connection = replica.connect(
-                token: token, send: { link.send($0, to: .hub) },
+                token: token, send: { link.send($0, to: .hub, (try? Frame(decoding: $0))?.summary ?? "") },
                 close: { [self] bye in
                     link.close(by: .device)
                     if let closed = mine.value, closed !== self.connection { return }

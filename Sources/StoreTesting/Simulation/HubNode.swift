@@ -144,7 +144,7 @@ final class HubNode: @unchecked Sendable {
             let connection = hub.connect(
                 send: { [self] message in
                     note(message)
-                    link.send(message, to: .device)
+                    link.send(message, to: .device, (try? Frame(decoding: message))?.summary ?? "")
                 },
                 close: { [self] _ in
                     link.close(by: .hub)
