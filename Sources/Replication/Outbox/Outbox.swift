@@ -246,7 +246,8 @@ final class Outbox {
         var last: [LogID: Seq] = [:]
         for event in events {
             last[event.log] = max(last[event.log] ?? 0, event.seq)
-            if let index = index(event.log, event.origin.replica, event.origin.counter) { gone.append(entries[index]) }
+            // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
+            if let index = index(event.log, event.origin.replica, event.origin.counter), entries[index].event == event.event { gone.append(entries[index]) }
         }
         // What was accepted as a repeat of something that has come by now.
         for entry in entries { if let seq = entry.acceptedSeq, let held = last[entry.event.log], seq <= held { gone.append(entry) } }
