@@ -164,7 +164,7 @@ package struct HubSession: Sendable {
     package mutating func pushed(_ accepted: [Accepted], refused: [Refused], bytes: Int, at now: UInt64) -> [Effect] {
         guard isOpen else { return [] }
         var effects: [Effect] = []
-        if !accepted.isEmpty { effects.append(.send(.accepted(accepted))) }
+        if !accepted.isEmpty, !PlantedBug.dropAcknowledgement.isPlanted { effects.append(.send(.accepted(accepted))) }
         if !refused.isEmpty { effects.append(.send(.refused(refused))) }
         if bytes > 0 {
             unanswered -= 1

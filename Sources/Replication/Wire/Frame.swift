@@ -62,6 +62,15 @@ package struct Hello: Hashable, Sendable {
     package var checkpointSize: UInt64
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
+    /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
+    package var newest: HeldEvent?
+}
+
+/// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
+package struct HeldEvent: Hashable, Sendable {
+    package var log: LogID
+    package var seq: Seq
+    package var hlc: HLC
 }
 
 package struct Welcome: Hashable, Sendable {
