@@ -70,7 +70,6 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--service-user", "bot"], 64, "--service-user"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret], 66, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
-                (["--listen", "127.0.0.1:0", "--insecure-any-user"], 66, "no such store"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 66, "PEM"),
             ] {
                 let serve = try Serve(arguments)
