@@ -226,9 +226,22 @@ public enum WireLimits {
     public static let messageBytesMax = 8 << 20
     /// Bytes of events that a HELLO may carry.
     package static let helloPushBytesMax = 256 << 10
-    /// The least credit that a peer may give: one largest event must fit.
+    /// The least credit that a peer may give: one largest event must fit. The most, at once: what counts it must not overflow.
     package static let creditMin: UInt64 = 5 << 20
+    package static let creditMax: UInt64 = 1 << 40
     package static let tokenBytesMax = 16 << 10
     /// Events of one PUSH.
     package static let pushEventsMax = 4096
+    /// PUSHes that may be unanswered: small ones are remembered at more than their bytes.
+    package static let pushesMax = 1024
+    /// Logs of one FETCH, and of one HEADS that a hub takes: each costs it a look-up.
+    package static let fetchesMax = 4096
+    package static let headsMax = 1024
+    /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
+    package static let seqMax: Seq = 1 << 62
+    /// What is said to people: longer is cut.
+    package static let reasonBytesMax = 1024
+    package static let detailBytesMax = 4096
+    /// A peer cannot send others away for ever.
+    package static let retryAfterMillisecondsMax: UInt64 = 86_400_000
 }
