@@ -10,7 +10,7 @@ struct Stamp: Comparable, Hashable, Sendable {
     var counter: UInt64
 
     init(_ event: RecordedEvent) {
-        time = min(event.origin.hlc.rawValue, event.hlc.rawValue)
+        time = PlantedBug.compareWithoutClamp.isPlanted ? event.origin.hlc.rawValue : min(event.origin.hlc.rawValue, event.hlc.rawValue)
         replica = event.origin.replica
         counter = event.origin.counter
     }

@@ -175,19 +175,26 @@ public final class HubConnection: @unchecked Sendable {
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
-            let isValid = hello.cursor.map { cursor in
-                cursor.store == hub.store.log.id
-                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition)
+            let isValid = try hello.cursor.map { cursor in
+                try cursor.store == hub.id
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
-                store: hub.store.log.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+                store: hub.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
             try addCheckpoint(to: &welcome, since: hello.checkpointSize)
             awaitsHeads = welcome.isGone
             let effects = session.welcome(welcome, at: now)
             if isValid ?? true { try want(after: hello.cursor?.position ?? 0, identity, hello) }
             perform(effects)
         }
+    }
+
+    /// Whether an event that the peer has is this hub's own.
+    private func holds(_ event: HeldEvent?) throws -> Bool {
+        guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
+        guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
+        return try hub.store.log.event(in: event.log, at: event.seq)?.hlc == event.hlc
     }
 
     private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
@@ -294,6 +301,7 @@ public final class HubConnection: @unchecked Sendable {
     }
 
     private func feedSome() throws {
+        if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
         let source = source
         for _ in 0..<Self.piecesAtOnce {
             guard session.mayFeed else { return }
@@ -305,11 +313,11 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        guard feed.isEmpty, offered.isEmpty, !awaitsHeads else { return }
+        guard feed.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
-        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.store.log.id, incarnation: hub.incarnation, position: position))))
+        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
     }
 
     private func fetch(_ wishes: [Fetch]) {

@@ -57,6 +57,7 @@ package struct HubIndex {
             for user in [event.event.author] + participants { join(user, id, event.seq, &place) }
         case .participantJoined(let user): join(user, id, event.seq, &place)
         case .participantLeft(let user):
+            if PlantedBug.ignoreLeave.isPlanted { break }
             place.members[user, default: Member(joinedSeq: 0, leftSeq: 0)].joinedSeq = 0
             place.members[user]!.leftSeq = event.seq
             conversationsOf[user, default: []].insert(id)
@@ -82,7 +83,7 @@ package struct HubIndex {
         case .conversation(let id):
             guard let place = conversations[id] else { return 0 }
             if seesEverything { return place.lastSeq }
-            guard let member = place.members[identity.user] else { return 0 }
+            guard let member = place.members[identity.user] else { return PlantedBug.leakToStrangers.isPlanted ? place.lastSeq : 0 }
             return member.joinedSeq != 0 ? place.lastSeq : member.leftSeq
         }
     }
@@ -116,7 +117,7 @@ package struct HubIndex {
             for (user, place) in users { add(.user(user), place, nil) }
             return result
         }
-        for id in conversationsOf[identity.user] ?? [] {
+        for id in PlantedBug.leakToStrangers.isPlanted ? Set(conversations.keys) : conversationsOf[identity.user] ?? [] {
             guard let place = conversations[id] else { continue }
             add(.conversation(id), place, place.members[identity.user])
         }

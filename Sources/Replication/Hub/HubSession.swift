@@ -98,7 +98,10 @@ package struct HubSession: Sendable {
         case (.authenticating, .credit(let more)), (.beginning, .credit(let more)), (.open, .credit(let more)): return take(credit: more)
         case (.open, .push(let events)): return take(events, bytes.count)
         case (.open, .fetch(let wishes)):
-            guard wishes.count <= WireLimits.fetchesMax else { return end(Bye(.protocolError, "a FETCH of \(wishes.count) logs")) }
+            let bases = wishes.count { $0.from == 0 }
+            guard wishes.count <= WireLimits.fetchesMax, bases <= WireLimits.basesMax else {
+                return end(Bye(.protocolError, "a FETCH of \(wishes.count) logs, \(bases) of them from 0"))
+            }
             return [.fetch(wishes)]
         case (.open, .heads(let heads)):
             guard heads.heads.count <= WireLimits.headsMax else { return end(Bye(.protocolError, "HEADS of \(heads.heads.count) logs")) }
@@ -161,7 +164,7 @@ package struct HubSession: Sendable {
     package mutating func pushed(_ accepted: [Accepted], refused: [Refused], bytes: Int, at now: UInt64) -> [Effect] {
         guard isOpen else { return [] }
         var effects: [Effect] = []
-        if !accepted.isEmpty { effects.append(.send(.accepted(accepted))) }
+        if !accepted.isEmpty, !PlantedBug.dropAcknowledgement.isPlanted { effects.append(.send(.accepted(accepted))) }
         if !refused.isEmpty { effects.append(.send(.refused(refused))) }
         if bytes > 0 {
             unanswered -= 1

@@ -35,6 +35,7 @@ final class Incarnations: Sendable {
 
     /// Whether a position was reached in an opening, as this store remembers it.
     func holds(_ position: Position, in id: UInt64, now last: Position) -> Bool {
+        if PlantedBug.believeCursors.isPlanted { return true }
         guard let index = known.firstIndex(where: { $0.id == id }) else { return false }
         // Up to where the next one began: what an opening gave out, it had synced.
         let end = index + 1 < known.count ? known[index + 1].from : last

@@ -22,7 +22,7 @@ final class Outbox {
                 return true
             }
         }
-        entries = found
+        entries = PlantedBug.loseOutbox.isPlanted ? [] : found
         nextID = (entries.last?.id ?? 0) + 1
         nextSending = (entries.map(\.sending).max() ?? 0) + 1
         settleWaiting()
@@ -159,7 +159,7 @@ final class Outbox {
         var fresh: [OutboxEntry] = []
         var counters: [LogID: UInt64] = [:]
         if !isFull {
-            for var entry in entries where entry.state == .pending && !entry.isWaiting {
+            for var entry in PlantedBug.reorderLane.isPlanted ? entries.reversed() : entries where entry.state == .pending && !entry.isWaiting {
                 let log = entry.event.log
                 let counter = try counters[log] ?? self.counter(of: log)
                 entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
@@ -208,6 +208,10 @@ final class Outbox {
         var entry = entries[index]
         inFlight.remove(entry.id)
         guard answer.code == RefusalCode.originConflict.rawValue else {
+            if PlantedBug.dropRefused.isPlanted {
+                try remove([entry.id])
+                return false
+            }
             entry.state = .failed(code: answer.code, detail: answer.detail)
             try replace([entry])
             return false
@@ -242,7 +246,8 @@ final class Outbox {
         var last: [LogID: Seq] = [:]
         for event in events {
             last[event.log] = max(last[event.log] ?? 0, event.seq)
-            if let index = index(event.log, event.origin.replica, event.origin.counter) { gone.append(entries[index]) }
+            // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
+            if let index = index(event.log, event.origin.replica, event.origin.counter), entries[index].event == event.event { gone.append(entries[index]) }
         }
         // What was accepted as a repeat of something that has come by now.
         for entry in entries { if let seq = entry.acceptedSeq, let held = last[entry.event.log], seq <= held { gone.append(entry) } }

@@ -15,7 +15,9 @@ enum Lost {
 
     static func put(_ events: [RecordedEvent], _ transaction: inout SideStore.Writing) throws {
         for event in events {
-            try transaction.put(SyncTables.lost, event.log.key + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) }, event.kept)
+            // A hub that is set back twice loses two events of one seq: the clock tells them apart.
+            let place = withUnsafeBytes(of: event.seq.bigEndian) { Array($0) } + withUnsafeBytes(of: event.hlc.rawValue.bigEndian) { Array($0) }
+            try transaction.put(SyncTables.lost, event.log.key + place, event.kept)
         }
     }
 }

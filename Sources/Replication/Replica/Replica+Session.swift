@@ -29,8 +29,20 @@ extension Replica {
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: try savedCheckpoint()?.size ?? 0,
-                wantsFirstScreen: isEmpty && scope != .everything)
+                wantsFirstScreen: isEmpty && scope != .everything, newest: try newestBehindCursor(state))
         }
+    }
+
+    /// A hub that was set back to a moment between the cursor and this event knows the cursor, but not all that is held here.
+    private func newestBehindCursor(_ state: borrowing State) throws -> HeldEvent? {
+        guard state.cursor != nil else { return nil }
+        var newest: HeldEvent?
+        // Its commits rise by its clock: if it has the newest, it has those before.
+        try store.log.replay(from: state.place + 1) { event in
+            if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(log: event.log, seq: event.seq, hlc: event.hlc) }
+            return true
+        }
+        return newest
     }
 
     private func savedScope() throws -> Scope? {
@@ -111,6 +123,7 @@ extension Replica {
         state.withLock { state in
             guard state.cursor != cursor else { return }
             state.cursor = cursor
+            state.place = store.log.lastPosition
             state.isCursorSaved = false
         }
     }

@@ -19,6 +19,8 @@ public final class Replica: Sendable {
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         var isCursorSaved = true
+        /// This store's own last position when the cursor was given.
+        var place: Position = 0
     }
 
     /// Opens a replica, or makes one where nothing is.
@@ -54,7 +56,8 @@ public final class Replica: Sendable {
             let facts = try side.read { transaction in
                 (
                     user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
-                    cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor)
+                    cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor),
+                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place)
                 )
             }
             let identity: ReplicaIdentity
@@ -79,11 +82,12 @@ public final class Replica: Sendable {
             let outbox = try Outbox(side, identity: identity)
             let previews = try Previews(side)
             let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
-            state = Monitor(State(outbox: outbox, previews: previews, cursor: cursor))
+            let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            state = Monitor(State(outbox: outbox, previews: previews, cursor: cursor, place: place))
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
                 for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
-                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log) {
+                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log), try store.log.event(in: entry.event.log, at: seq)?.event == entry.event {
                         _ = try state.outbox.accepted(
                             Accepted(
                                 log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, seq: seq, hlc: entry.origin.hlc,
@@ -205,14 +209,17 @@ public final class Replica: Sendable {
     public var cursor: Cursor? { state.withLock { $0.cursor } }
 
     func saveCursor() {
-        let cursor = state.withLock { state -> Cursor? in
+        let saved = state.withLock { state -> (cursor: Cursor, place: Position)? in
             if state.isCursorSaved { return nil }
             state.isCursorSaved = true
-            return state.cursor
+            return state.cursor.map { ($0, state.place) }
         }
-        guard let cursor else { return }
+        guard let saved else { return }
         // Being behind is safe: what comes twice is skipped.
-        try? side.write { try $0.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor)) }
+        try? side.write { transaction in
+            try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(saved.cursor))
+            try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: saved.place.bigEndian) { Array($0) })
+        }
     }
 }
 

@@ -120,7 +120,8 @@ package struct ReplicaSession: Sendable {
 
     package mutating func fetch(_ wishes: [Fetch]) -> [Effect] {
         guard isOpen else { return [] }
-        return Self.pieces(wishes, WireLimits.fetchesMax).map { .send(.fetch($0)) }
+        let bases = Self.pieces(wishes.filter { $0.from == 0 }, WireLimits.basesMax)
+        return (bases + Self.pieces(wishes.filter { $0.from > 0 }, WireLimits.fetchesMax)).map { .send(.fetch($0)) }
     }
 
     package mutating func compare(_ heads: HeadsFrame) -> [Effect] {

@@ -62,6 +62,15 @@ package struct Hello: Hashable, Sendable {
     package var checkpointSize: UInt64
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
+    /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
+    package var newest: HeldEvent?
+}
+
+/// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
+package struct HeldEvent: Hashable, Sendable {
+    package var log: LogID
+    package var seq: Seq
+    package var hlc: HLC
 }
 
 package struct Welcome: Hashable, Sendable {
@@ -237,6 +246,8 @@ public enum WireLimits {
     /// Logs of one FETCH, and of one HEADS that a hub takes: each costs it a look-up.
     package static let fetchesMax = 4096
     package static let headsMax = 1024
+    /// Conversations of one FETCH whose newest part is asked for: a hub has them in memory at once.
+    package static let basesMax = 16
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
     package static let seqMax: Seq = 1 << 62
     /// What is said to people: longer is cut.

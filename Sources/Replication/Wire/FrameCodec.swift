@@ -217,6 +217,13 @@ extension Hello {
         for event in pushed { out.put(message: 10) { event.encode(into: &$0) } }
         out.put(number: 11, checkpointSize)
         out.put(number: 12, wantsFirstScreen ? 1 : 0)
+        if let newest {
+            out.put(message: 13) {
+                $0.put(log: newest.log)
+                $0.put(number: 3, newest.seq)
+                $0.put(fixed: 4, newest.hlc.rawValue)
+            }
+        }
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -235,6 +242,10 @@ extension Hello {
         pushed = try fields.messages(10, PushedEvent.init)
         checkpointSize = fields.number(11)
         wantsFirstScreen = fields.number(12) != 0
+        if fields.has(13) {
+            let held = try fields.message(13)
+            newest = HeldEvent(log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)))
+        }
     }
 }
 

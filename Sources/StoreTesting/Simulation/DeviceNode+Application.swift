@@ -30,8 +30,16 @@ extension DeviceNode {
         try replica.edit(entry.id, text: text)
         guard let edited = replica.outbox.first(where: { $0.id == entry.id }), edited.event != entry.event else { return }
         release(entry.event)
-        promises.append(Promise(event: edited.event))
+        promises.append(Promise(event: edited.event, wasRetried: entry.isFailed || entry.isWaiting))
         if entry.isFailed { try replica.retry([entry.id]) }
+        connection?.outboxChanged()
+    }
+
+    func retryAll(_ replica: Replica) throws {
+        for entry in replica.outbox where entry.isFailed || entry.isWaiting {
+            for index in promises.indices where promises[index].event == entry.event { promises[index].wasRetried = true }
+        }
+        try replica.retry()
         connection?.outboxChanged()
     }
 

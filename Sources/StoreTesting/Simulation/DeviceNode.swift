@@ -28,6 +28,8 @@ final class DeviceNode: @unchecked Sendable {
     /// Whether its store has failed in a way that asks for a new opening.
     private(set) var mustRestart = false
     var observation = Observation()
+    /// Whether it was ever set back: what it made then may be sent in another order.
+    private(set) var wasRestored = false
     /// Events that its application has given up.
     var discarded: [Event] = []
     /// As what the events of its outbox were sent.
@@ -149,6 +151,7 @@ final class DeviceNode: @unchecked Sendable {
         MemoryDirectory.copy(copy.directory, to: path)
         for index in copy.promises..<promises.count { promises[index].isReleased = true }
         observation = Observation()
+        wasRestored = true
         streams = []
     }
 
@@ -166,7 +169,7 @@ final class DeviceNode: @unchecked Sendable {
     private func connect() {
         guard let replica, connection == nil else { return }
         guard !isPartitioned, simulation.hub.isUp else { return connectSoon() }
-        let link = simulation.makeLink()
+        let link = simulation.makeLink(name)
         self.link = link
         var expiry = simulation.hub.clock.wallMilliseconds + 600_000
         if !simulation.isHealing, world.random.chance(0.1) { expiry = simulation.hub.clock.wallMilliseconds + world.random.within(0...20_000) }
@@ -179,7 +182,7 @@ final class DeviceNode: @unchecked Sendable {
             ended: { [self] in if let connection = mine.value, connection === self.connection { enter { _ in connection.disconnected() } } })
         enter { _ in
             let connection = replica.connect(
-                token: token, send: { link.send($0, to: .hub) },
+                token: token, send: { link.send($0, to: .hub, (try? Frame(decoding: $0))?.summary ?? "") },
                 close: { [self] bye in
                     link.close(by: .device)
                     if let closed = mine.value, closed !== self.connection { return }

@@ -76,7 +76,9 @@ struct HubHistory {
     }
 
     /// Whether an event of just this content was recorded.
-    func holds(_ event: Event) -> Bool { logs[event.log]?.contains { $0.event == event } ?? false }
+    func holds(_ event: Event) -> Bool { self.event(like: event) != nil }
+
+    func event(like event: Event) -> RecordedEvent? { logs[event.log]?.first { $0.event == event } }
 }
 
 /// An origin without its clock.

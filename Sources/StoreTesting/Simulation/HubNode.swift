@@ -144,7 +144,7 @@ final class HubNode: @unchecked Sendable {
             let connection = hub.connect(
                 send: { [self] message in
                     note(message)
-                    link.send(message, to: .device)
+                    link.send(message, to: .device, (try? Frame(decoding: message))?.summary ?? "")
                 },
                 close: { [self] _ in
                     link.close(by: .hub)
@@ -164,7 +164,12 @@ final class HubNode: @unchecked Sendable {
 
     /// What it says is remembered: it must keep its word.
     private func note(_ message: [UInt8]) {
-        guard case .accepted(let accepted)? = try? Frame(decoding: message) else { return }
+        let frame = try? Frame(decoding: message)
+        if case .refused(let refused)? = frame {
+            for item in refused { world.log("hub: refuses \(item.replica) \(item.counter) in \(item.log): \(item.code) \(item.detail)") }
+        }
+        guard case .accepted(let accepted)? = frame else { return }
+        for item in accepted { world.log("hub: accepts \(item.replica) \(item.counter) in \(item.log) as \(item.seq)\(item.isDuplicate ? ", a repeat" : "")") }
         for item in accepted {
             answers.append(
                 Answer(log: item.log, replica: item.replica, counter: item.counter, seq: item.seq, isDuplicate: item.isDuplicate, time: world.now))

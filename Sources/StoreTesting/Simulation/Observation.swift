@@ -1,11 +1,6 @@
 internal import ConversationStore
 internal import Replication
 
-extension Message {
-    /// Whether it is the hub's, not this replica's own.
-    var isConfirmed: Bool { !["pending", "failed"].contains("\(state.name)") }
-}
-
 /// What a device's screens have shown, looked at after every step: no confirmed message vanishes, none comes before another that was there, and
 /// nothing of strangers is held.
 struct Observation {
@@ -45,7 +40,7 @@ struct Observation {
     private mutating func look(at id: ConversationID, in replica: Replica, mayVanish: Bool) throws {
         let messages = try replica.store.timeline(of: id, limit: .max)?.messages ?? []
         var shown: [Shown] = []
-        for message in messages where message.isConfirmed {
+        for message in messages where message.unconfirmed == nil {
             if let before = shown.last, before.seq >= message.seq {
                 throw SimulationFailure("the timeline of \(id) shows seq \(message.seq) behind \(before.seq)")
             }

@@ -5,6 +5,8 @@ struct Promise {
     var event: Event
     /// Why nothing is owed any more: it was withdrawn, or the device that held it alone was set back to before.
     var isReleased = false
+    /// It failed once, and was sent again later than what was made after it.
+    var wasRetried = false
 }
 
 /// What the hub said of an event in an ACCEPTED.

@@ -7,6 +7,7 @@ extension Simulation {
         try hub.history.checkOnce()
         try checkAnswers()
         for device in devices { try checkPromises(of: device) }
+        for device in devices { try checkOrder(of: device) }
         for device in devices { try settleVanished(of: device) }
         for device in devices { try discardFailed(of: device) }
         for device in devices { try checkEvents(of: device) }
@@ -37,6 +38,20 @@ extension Simulation {
             // Recorded as a repeat of something that is there: a receipt behind the mark, a leaving of who had left.
             if let origins = device.origins[promise.event], !origins.isDisjoint(with: hub.duplicates) { continue }
             throw SimulationFailure("I1: \(device.name) took \(promise.event), and it is neither in the hub's log nor in the outbox")
+        }
+    }
+
+    /// What a device's application wrote in a conversation stands there in the order in which it was written.
+    private func checkOrder(of device: DeviceNode) throws {
+        if device.wasRestored || hub.restores > 0 { return }
+        var last: [ConversationID: Seq] = [:]
+        for promise in device.promises where !promise.isReleased && !promise.wasRetried {
+            guard case .messageSent = promise.event.content, let event = hub.history.event(like: promise.event) else { continue }
+            let id = event.event.conversation
+            if let before = last[id], before > event.seq {
+                throw SimulationFailure("\(device.name) wrote \(event.event) after what stands at seq \(before), and it stands at \(event.seq)")
+            }
+            last[id] = event.seq
         }
     }
 

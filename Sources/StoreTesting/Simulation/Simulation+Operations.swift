@@ -33,11 +33,7 @@ extension Simulation {
                 guard let id = try conversation(replica, device) else { return }
                 device.connection?.tell(Typing(conversation: id, user: device.user, isTyping: true))
             }
-        case .retry:
-            device.enter { replica in
-                try replica.retry()
-                device.connection?.outboxChanged()
-            }
+        case .retry: device.enter { try device.retryAll($0) }
         case .discard: device.enter { try device.discardSome($0) }
         case .editPending: device.enter { try device.editSome($0, text: text()) }
         case .crash: device.fall(keeping: keeping())

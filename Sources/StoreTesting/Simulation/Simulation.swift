@@ -55,9 +55,9 @@ package final class Simulation: @unchecked Sendable {
         .inline(now: { clock.wallMilliseconds }, random: { [self] in max(sessionSeeds.next(), 1) })
     }
 
-    func makeLink() -> Link {
+    func makeLink(_ name: String) -> Link {
         let slowest = world.random.weighted([(3, UInt64(20)), (2, 300), (1, 5000)])
-        return Link(world, delay: 1...slowest, bytesAMillisecond: world.random.weighted([(2, 10_000), (1, 50)]))
+        return Link(world, name: name, delay: 1...slowest, bytesAMillisecond: world.random.weighted([(2, 10_000), (1, 50)]))
     }
 
     /// Something that must not be: the first is told.
@@ -138,11 +138,14 @@ package final class Simulation: @unchecked Sendable {
     private func unrest(of device: DeviceNode) -> String? {
         guard let replica = device.replica else { return "is down" }
         guard device.connection != nil else { return "is not connected" }
-        let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
-        if !open.isEmpty { return "has \(open.count) events in its outbox, the first \(open[0])" }
-        guard let cursor = replica.cursor else { return "has no cursor" }
         // What concerns others moves the hub, not this device.
-        let lacks = hub.history.events(for: device.user).contains { log, events in ((try? replica.store.log.lastSeq(of: log)) ?? 0) < Seq(events.count) }
-        return lacks ? "lacks events at cursor \(cursor.position) of \(hub.history.position)" : nil
+        let lacking = hub.history.events(for: device.user).compactMap { log, events -> String? in
+            let held = (try? replica.store.log.lastSeq(of: log)) ?? 0
+            return held < Seq(events.count) ? "\(log) at \(held) of \(events.count)" : nil
+        }
+        let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
+        if lacking.isEmpty, open.isEmpty, replica.cursor != nil { return nil }
+        return "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
+            + "\(open.count) open in its outbox, the first \(open.first.map { "\($0)" } ?? "")"
     }
 }

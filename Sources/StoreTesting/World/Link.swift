@@ -24,9 +24,12 @@ package final class Link: @unchecked Sendable {
     private let delay: ClosedRange<UInt64>
     private let bytesAMillisecond: UInt64
     package private(set) var isCut = false
+    /// Whose it is, for a trace.
+    package let name: String
 
-    package init(_ world: World, delay: ClosedRange<UInt64>, bytesAMillisecond: UInt64) {
+    package init(_ world: World, name: String, delay: ClosedRange<UInt64>, bytesAMillisecond: UInt64) {
         self.world = world
+        self.name = name
         self.delay = delay
         self.bytesAMillisecond = bytesAMillisecond
     }
@@ -37,8 +40,9 @@ package final class Link: @unchecked Sendable {
         ways[end.rawValue].ended = ended
     }
 
-    package func send(_ message: [UInt8], to end: End) {
+    package func send(_ message: [UInt8], to end: End, _ summary: @autoclosure () -> String = "") {
         if isCut { return }
+        world.log("\(end == .hub ? "\(name) > hub" : "hub > \(name)"): \(message.count) bytes: \(summary())")
         let place = end.rawValue
         let arrival = max(world.now + world.random.within(delay) + UInt64(message.count) / bytesAMillisecond, ways[place].lastArrival)
         ways[place].lastArrival = arrival

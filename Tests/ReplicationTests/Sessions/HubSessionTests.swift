@@ -231,11 +231,12 @@ import Testing
     // The rest.
 
     @Test("FETCH and HEADS name so many logs and no more") func logs() {
-        func fetch(_ count: Int) -> Bye? {
+        func fetch(_ count: Int, from seq: Seq) -> Bye? {
             var session = HubState.open.make()
-            return session.receive(Frame.fetch(Array(repeating: Fetch(log: .user(Self.user), from: 1, through: 0), count: count)).encoded(), at: 0).bye
+            return session.receive(Frame.fetch(Array(repeating: Fetch(log: .user(Self.user), from: seq, through: 0), count: count)).encoded(), at: 0).bye
         }
-        #expect(fetch(4096) == nil && fetch(4097)?.code == .protocolError)
+        #expect(fetch(4096, from: 1) == nil && fetch(4097, from: 1)?.code == .protocolError)
+        #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
         func heads(_ count: Int) -> Bye? {
             var session = HubState.open.make()
             let item = HeadsFrame.Item(log: .user(Self.user), head: FrameSamples.head)

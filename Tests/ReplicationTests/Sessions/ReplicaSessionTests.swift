@@ -108,6 +108,9 @@ import Testing
         let heads = session.compare(HeadsFrame(heads: items, isProbe: false, isLast: true)).sent
         #expect(heads.map { if case .heads(let heads) = $0 { heads.isLast } else { true } } == [false, false, true])
         for frame in fetches + heads { #expect(hub.receive(frame.encoded(), at: 0).bye == nil) }
+        let bases = session.fetch((0..<40).map { Fetch(log: .conversation(ConversationID(high: 1, low: $0)), from: 0, through: 20) }).sent
+        #expect(bases.count == 3)
+        for frame in bases { #expect(hub.receive(frame.encoded(), at: 0).bye == nil) }
         #expect(session.fetch([]).isEmpty)
         #expect(session.compare(HeadsFrame(heads: [], isProbe: false, isLast: true)).sent == [.heads(HeadsFrame(heads: [], isProbe: false, isLast: true))])
     }
