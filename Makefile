@@ -14,7 +14,10 @@ TEST_BUDGET ?= 500
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
 	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
 
-.PHONY: help demo test build lint format bench fuzz crashtest docs-vectors check-vectors
+# How many worlds `make simulate` runs; a failing one is had again with `simulate --first SEED --seeds 1 --verbose`.
+SEEDS ?= 1000
+
+.PHONY: help demo test build lint format bench fuzz crashtest simulate docs-vectors check-vectors
 
 help:
 	@echo 'make demo                imports real conversations and recorded AI streams, replays one, verifies all, says how fast'
@@ -24,6 +27,7 @@ help:
 	@echo 'make bench               measures beside other stores (benchmarks/)'
 	@echo 'make fuzz SECONDS=60     fuzzes the decoders, so long each (fuzz/)'
 	@echo 'make crashtest BUDGET=N  checks N states that a crash may leave (crashtest/)'
+	@echo 'make simulate SEEDS=N    a hub and devices in N worlds where everything goes wrong (docs/SIMULATION.md)'
 	@echo 'make docs-vectors        writes docs/vectors anew and has them read by an independent decoder'
 
 demo:
@@ -61,6 +65,11 @@ fuzz:
 crashtest:
 	@scripts/ensure-deps.sh build
 	crashtest/run.sh $(BUDGET)
+
+simulate:
+	@scripts/ensure-deps.sh build
+	swift build -c release --product simulate
+	.build/release/simulate --seeds $(SEEDS)
 
 # The bytes are our encoder's; that they say what docs/FORMAT.md claims is for check-vectors.py to find.
 docs-vectors:
