@@ -132,3 +132,22 @@ extension EventStore {
 extension RawSpan {
     fileprivate var array: [UInt8] { withUnsafeBytes { Array($0) } }
 }
+
+extension EventStore {
+    /// Spoils the so-many-eth run of a closed store, for tests of what follows. Answers how many runs there are.
+    package static func damageRun(at path: String, number: Int) throws -> Int {
+        let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
+        defer { archive.environment.close() }
+        return try archive.environment.write { transaction in
+            var runs: [(key: [UInt8], value: [UInt8])] = []
+            try transaction.forEach(archive.runs) { key, value in
+                runs.append((Array(key), Array(value)))
+                return true
+            }
+            guard runs.indices.contains(number) else { return runs.count }
+            runs[number].value[runs[number].value.count / 2] ^= 0x10
+            try transaction.put(archive.runs, runs[number].key, runs[number].value)
+            return runs.count
+        }
+    }
+}

@@ -45,6 +45,7 @@ extension Replica {
         var noteOf: [LogID: LogNote] = [:]
         for note in segment.logs { noteOf[note.log] = note }
         let before = store.log.lastPosition
+        let wholeLogs: Dictionary<LogID, Seq>.Keys
         do {
             let logs = try store.log.adoptRun(segment.run, secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
                 guard let head = noteOf[log]?.head else { return }
@@ -54,10 +55,12 @@ extension Replica {
                 }
             }
             try settlePreviews(Array(logs.keys))
+            wholeLogs = logs.keys
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
         }
-        return Kept(events: Int(store.log.lastPosition - before))
+        let events = Int(store.log.lastPosition - before)
+        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)))
     }
 
     private static let wholeBytesMin = 32 << 10
@@ -76,6 +79,20 @@ extension Replica {
             }
         }
     }
+
+    /// What stands behind a gap that was filled is taken too. Answers what to ask for next.
+    private func settleDamage(_ logs: [LogID]) throws -> [Fetch] {
+        try state.withLock { state in
+            if state.damaged.isEmpty { return [] }
+            return try logs.compactMap { try state.damaged.settle($0, in: store.log, heads) }
+        }
+    }
+
+    /// The gaps that damage left: asked for at the beginning of a session.
+    func damageWishes() throws -> [Fetch] { try state.withLock { try $0.damaged.wishes(in: store.log) } }
+
+    /// Whether nothing is missing that was here before.
+    package var isWhole: Bool { state.withLock { $0.damaged.isEmpty } }
 
     private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
         var kept = Kept()
@@ -126,6 +143,7 @@ extension Replica {
             kept.events = taken.count
         }
         try settlePreviews(order)
+        kept.wishes += try settleDamage(order)
         try state.withLock { state in
             let changed = try state.outbox.confirmed(taken)
             show(state.outbox, changed)

@@ -16,6 +16,7 @@ public final class Replica: Sendable {
     struct State {
         var outbox: Outbox
         var previews: Previews
+        var damaged: DamagedLogs
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         var isCursorSaved = true
@@ -37,6 +38,13 @@ public final class Replica: Sendable {
         guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return false }
         defer { side.close() }
         return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
+    }
+
+    /// Writes a replica anew of which bytes are damaged: what is sound of it stays, the next sync asks the hub for the rest. The outbox stays.
+    ///
+    /// - Returns: how many events were saved, and what was lost.
+    public static func salvage(at path: String, options: ReplicaOptions = ReplicaOptions()) throws -> (saved: Int, lost: [String]) {
+        try Rewinding.salvage(path, options)
     }
 
     private init(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws {
@@ -83,7 +91,7 @@ public final class Replica: Sendable {
             let previews = try Previews(side)
             let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            state = Monitor(State(outbox: outbox, previews: previews, cursor: cursor, place: place))
+            state = Monitor(State(outbox: outbox, previews: previews, damaged: try DamagedLogs(side), cursor: cursor, place: place))
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
                 for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {

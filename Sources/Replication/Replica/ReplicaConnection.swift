@@ -178,7 +178,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
-        guard welcome.isGone else { return }
+        guard welcome.isGone else { return perform(session.fetch(try replica.damageWishes())) }
         let comparison = HeadComparison()
         self.comparison = comparison
         try replica.forEachHead(inBatchesOf: 1024) { batch, isLast in
@@ -215,7 +215,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.

@@ -25,6 +25,8 @@ enum ReplicaState {
         static let checkpoint = Array("checkpoint".utf8), checkpointKey = Array("checkpoint-key".utf8)
         /// Logs to be cut back before the store is opened again.
         static let rewind = Array("rewind".utf8)
+        /// The ends of logs of which something was lost to damage.
+        static let damaged = Array("damaged".utf8)
         /// What a hub did that it must not: for people and for whoever judges.
         static let evidence = Array("evidence".utf8)
     }

@@ -28,6 +28,92 @@ enum Rewinding {
         StoreFiles.remove(old(path))
     }
 
+    /// Writes a damaged replica anew from what is sound of it. What stands behind a gap is kept in the side store until the hub has filled that.
+    ///
+    /// - Returns: events that were saved, and what was lost, for people.
+    static func salvage(_ path: String, _ options: ReplicaOptions) throws -> (saved: Int, lost: [String]) {
+        StoreFiles.remove(aside(path))
+        let secrets = try Secrets(of: path, options)
+        var held: [LogID: Seq] = [:]
+        var ahead: [RecordedEvent] = []
+        var saved = 0
+        var lost: [String] = []
+        var log = options.store.log
+        log.access = .readWrite
+        let target = try EventStore.open(at: aside(path), options: log)
+        do {
+            var batch: [RecordedEvent] = []
+            var fresh: [LogID: [UInt8]] = [:]
+            func adopt() throws {
+                if batch.isEmpty { return }
+                _ = try target.adoptBlocking(batch, secrets: fresh)
+                batch = []
+                fresh = [:]
+            }
+            try EventStore.salvage(at: path) { event in
+                let last = held[event.log] ?? 0
+                guard event.seq > last, let secret = secrets.known[event.log] else { return }
+                guard event.seq == last + 1 else { return ahead.append(event) }
+                if last == 0 { fresh[event.log] = secret }
+                held[event.log] = event.seq
+                batch.append(event)
+                saved += 1
+                if batch.count == 4096 { try adopt() }
+            } lost: {
+                lost.append($0)
+            }
+            try adopt()
+            try target.close()
+        } catch {
+            try? target.close()
+            throw error
+        }
+        let side = try SideStore(directory: aside(path), tables: SyncTables.names)
+        try copySide(of: path, to: side)
+        try side.write { transaction in
+            // What each log had, so that a lost end is missed too; where that cannot be told, all is compared.
+            if let heads = secrets.heads {
+                try DamagedLogs.put(heads.filter { held[$0.key] != $0.value.size }, ahead: ahead, &transaction)
+                try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: UInt64(saved).bigEndian) { Array($0) })
+            } else {
+                try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+            }
+        }
+        side.close()
+        try StoreFiles.rename(trimmed(path), to: old(path))
+        try StoreFiles.rename(aside(path), to: trimmed(path))
+        StoreFiles.remove(old(path))
+        return (saved, lost)
+    }
+
+    /// The logs' secrets and heads, if the store can be opened at all.
+    private struct Secrets {
+        var known: [LogID: [UInt8]] = [:]
+        var heads: [LogID: LogHead]?
+
+        init(of path: String, _ options: ReplicaOptions) throws {
+            var log = options.store.log
+            log.access = .existing
+            log.folds = []
+            let store: EventStore
+            do { store = try EventStore.open(at: path, options: log) } catch let error as EventLogError where error.code == .damaged { return }
+            // What it cannot archive any more is read from its journal as it lies.
+            defer { try? store.close() }
+            var heads: [LogID: LogHead] = [:]
+            do {
+                try store.forEachHead { head in
+                    heads[head.log] = LogHead(size: head.size, root: head.root)
+                    known[head.log] = try store.secret(of: head.log)
+                    return true
+                }
+                self.heads = heads
+            } catch let error as EventLogError where error.code == .damaged {
+                // Without their secrets events cannot be kept: the hub has them.
+                known = [:]
+            }
+        }
+    }
+
     private static func rewrite(_ path: String, _ plan: [LogID: Seq], _ options: ReplicaOptions) throws {
         var lost: [RecordedEvent] = []
         var log = options.store.log

@@ -12,8 +12,10 @@ enum SyncTables {
     static let previews = "previews"
     /// Events that a hub had and lost.
     static let lost = "lost"
+    /// Sound events of a damaged log behind what is missing of it.
+    static let ahead = "ahead"
     /// A hub's openings.
     static let incarnations = "incarnations"
 
-    static let names = [state, outbox, lanes, heads, previews, lost, incarnations]
+    static let names = [state, outbox, lanes, heads, previews, lost, ahead, incarnations]
 }

@@ -1,5 +1,6 @@
 public import Replication
 internal import ConversationStore
+internal import EventLog
 
 /// Syncs a replica with its hub over WebSocket: once, or for as long as it is let.
 ///
@@ -50,15 +51,22 @@ public final class SyncRun: Sendable {
 
     private let options: Options
     private let open: @Sendable () throws -> Replica
+    private let salvage: (@Sendable () throws -> Void)?
     private let observe: @Sendable (Update) -> Void
     private let happenings: AsyncStream<Happening>
     private let continuation: AsyncStream<Happening>.Continuation
     private let current = Monitor<Replica?>(nil)
 
-    /// - Parameter open: opens the replica; again, after it had to set itself right.
-    public init(_ options: Options, open: @escaping @Sendable () throws -> Replica, observe: @escaping @Sendable (Update) -> Void = { _ in }) {
+    /// - Parameters:
+    ///   - open: opens the replica; again, after it had to set itself right.
+    ///   - salvage: called once, if bytes of the replica turn out to be damaged, before it is opened anew; without it the run fails then.
+    public init(
+        _ options: Options, open: @escaping @Sendable () throws -> Replica, salvage: (@Sendable () throws -> Void)? = nil,
+        observe: @escaping @Sendable (Update) -> Void = { _ in }
+    ) {
         self.options = options
         self.open = open
+        self.salvage = salvage
         self.observe = observe
         (happenings, continuation) = AsyncStream.makeStream()
     }
@@ -69,7 +77,16 @@ public final class SyncRun: Sendable {
     /// - Throws: `SyncError`; what opening the replica throws; `ReplicaError` when the hub's history cannot be believed.
     public func run() async throws -> Report {
         var report = Report()
-        var replica = try open()
+        var salvage = salvage
+        func openSound() throws -> Replica {
+            do { return try open() } catch let error as EventLogError where error.code == .damaged {
+                guard let first = salvage else { throw error }
+                salvage = nil
+                try first()
+                return try open()
+            }
+        }
+        var replica = try openSound()
         defer { try? replica.close() }
         let ticking = Task { [continuation] in
             while (try? await Task.sleep(for: .seconds(1))) != nil { continuation.yield(.tick) }
@@ -84,13 +101,20 @@ public final class SyncRun: Sendable {
                 case .done: return report
                 case .reopen:
                     try replica.close()
-                    replica = try open()
+                    replica = try openSound()
                     continue
                 case .settledThenLost(let end):
                     failures = 0
                     bye = end
                 case .lost(let end): bye = end
                 }
+            } catch let error as EventLogError where error.code == .damaged && salvage != nil {
+                try? replica.close()
+                let first = salvage
+                salvage = nil
+                try first?()
+                replica = try open()
+                continue
             } catch let error as WebSocketError where error.mayPass {
                 bye = Bye(.goingAway, error.description)
                 if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
@@ -128,8 +152,9 @@ public final class SyncRun: Sendable {
             },
             onClose: { _, _ in wire.connection?.disconnected() })
         report.connections += 1
+        var token = try options.token()
         let connection = replica.connect(
-            token: try options.token(), scope: options.scope,
+            token: token, scope: options.scope,
             send: { message in
                 wire.sent(message.count)
                 client.send(message)
@@ -143,7 +168,13 @@ public final class SyncRun: Sendable {
         while let happening = await happenings.next() {
             (report.bytesReceived, report.bytesSent) = wire.add(to: report)
             switch happening {
-            case .tick: connection.tick()
+            case .tick:
+                connection.tick()
+                // A token that was renewed in its file is shown before the old one runs out.
+                if let new = try? options.token(), new != token {
+                    token = new
+                    connection.renew(token: new)
+                }
             case .stop:
                 isEnding = true
                 connection.end()

@@ -51,10 +51,12 @@ struct BenchSync: ParsableCommand {
         let screen = SyncScreen(json: json, follows: false)
         let start = ContinuousClock.now
         let settled = Monitor<ContinuousClock.Instant?>(nil)
-        let run = SyncRun(options, open: { try Replica.open(at: path, user: user) }) { update in
-            if case .settled = update { settled.withLock { $0 = .now } }
-            screen.show(update, nil)
-        }
+        let run = SyncRun(
+            options, open: { try Replica.open(at: path, user: user) },
+            observe: { update in
+                if case .settled = update { settled.withLock { $0 = .now } }
+                screen.show(update, nil)
+            })
         let report = try waiting { try await run.run() }
         screen.clear()
         return (report, ((settled.withLock { $0 } ?? .now) - start).seconds)

@@ -22,12 +22,14 @@ struct Sync: ParsableCommand {
     var follow = false
     @Option(help: ArgumentHelp("all, newest:CONVERSATIONS:MESSAGES, or conversations' ids with commas between.", valueName: "scope"))
     var scope: ScopeName = ScopeName(scope: .mine)
+    @Flag(help: "First read all that the replica holds, and ask the hub for what is damaged.")
+    var verify = false
     @Flag(help: "Print one JSON object a line: at the end, and with --follow whenever all is held.")
     var json = false
 
     func run() throws {
         let user = try UserID.typed(user, as: "--user")
-        try Syncing(path: store.path, user: user, scope: scope.scope, follows: follow, json: json).run(server)
+        try Syncing(path: store.path, user: user, scope: scope.scope, follows: follow, json: json, verifies: verify).run(server)
     }
 }
 

@@ -9,6 +9,7 @@ struct Syncing {
     let scope: Scope
     let follows: Bool
     let json: Bool
+    var verifies = false
 
     func run(_ server: ServerOptions) throws {
         var options = server.options()
@@ -23,7 +24,9 @@ struct Syncing {
                 opened.withLock { $0 = replica }
                 return replica
             },
+            salvage: { [path] in try Self.salvage(path, screen) },
             observe: { update in screen.show(update, opened.withLock { $0 }) })
+        if verifies { try verify(screen) }
         if follows { Signals.whenTold { run.stop() } }
         defer { screen.clear() }
         let report: SyncRun.Report
@@ -37,6 +40,20 @@ struct Syncing {
         defer { try? replica.close() }
         screen.clear()
         try screen.print(report, replica)
+    }
+
+    /// Reads all that the replica holds, and sets aside what is damaged.
+    private func verify(_ screen: SyncScreen) throws {
+        guard StoreFiles.exists(path) else { return }
+        if try !EventStore.verify(at: path).problems.isEmpty { try Self.salvage(path, screen) }
+    }
+
+    private static func salvage(_ path: String, _ screen: SyncScreen) throws {
+        screen.clear()
+        let (saved, lost) = try Replica.salvage(at: path)
+        Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved, the hub is asked for the rest")
+        for line in lost.prefix(20) { Terminal.complain("  lost: \(line)") }
+        if lost.count > 20 { Terminal.complain("  and \(lost.count - 20) more") }
     }
 }
 

@@ -1,0 +1,117 @@
+internal import ConversationStore
+
+/// Logs of which damage took something: what is asked of the hub for them, and what stands behind the gaps until it has come.
+///
+/// For one thread at a time: the replica guards it.
+struct DamagedLogs {
+    private let side: SideStore
+    /// What each had before, which it must have again.
+    private var heads: [LogID: LogHead] = [:]
+
+    init(_ side: SideStore) throws {
+        self.side = side
+        if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.damaged) }) { heads = try Self.decode(bytes) }
+    }
+
+    var isEmpty: Bool { heads.isEmpty }
+
+    func has(_ log: LogID) -> Bool { heads[log] != nil }
+
+    /// The next gap of each log.
+    func wishes(in store: EventStore) throws -> [Fetch] {
+        try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }
+    }
+
+    private func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
+        guard let head = heads[log] else { return nil }
+        let held = try store.lastSeq(of: log)
+        guard held < head.size else { return nil }
+        let next = try firstAhead(of: log, behind: held)
+        return Fetch(log: log, from: held + 1, through: next.map { $0 - 1 } ?? head.size)
+    }
+
+    private func firstAhead(of log: LogID, behind seq: Seq) throws -> Seq? {
+        var found: Seq?
+        try side.read { transaction in
+            try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, _ in
+                if key.starts(with: log.key), key.count == log.key.count + 8 { found = key.suffix(8).reduce(0) { $0 << 8 | UInt64($1) } }
+                return false
+            }
+        }
+        return found
+    }
+
+    /// The hub has filled a gap: what stands behind it is taken too. Answers what to ask for next.
+    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache) throws -> Fetch? {
+        guard let head = heads[log] else { return nil }
+        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) { _ = try store.adoptBlocking(batch, secrets: [:]) }
+        if let wish = try wish(for: log, in: store) { return wish }
+        guard try trees.tree(of: log, through: head.size)?.root() == head.root else {
+            throw ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
+        }
+        heads[log] = nil
+        let left = heads
+        try side.write { transaction in
+            var old: [[UInt8]] = []
+            try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
+                guard key.starts(with: log.key), key.count == log.key.count + 8 else { return false }
+                old.append(key)
+                return true
+            }
+            for key in old { try transaction.delete(SyncTables.ahead, key) }
+            if left.isEmpty {
+                try transaction.delete(SyncTables.state, ReplicaState.Key.damaged)
+            } else {
+                try transaction.put(SyncTables.state, ReplicaState.Key.damaged, Self.encode(left))
+            }
+        }
+        return nil
+    }
+
+    /// The events that follow what is held, without a gap, some at a time.
+    private func nextAhead(of log: LogID, behind seq: Seq) throws -> [RecordedEvent]? {
+        var events: [RecordedEvent] = []
+        try side.read { transaction in
+            try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, value in
+                guard key == Self.key(log, seq + 1 + Seq(events.count)) else { return false }
+                events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+                return events.count < 4096
+            }
+        }
+        return events.isEmpty ? nil : events
+    }
+
+    // Bytes.
+
+    static func put(_ heads: [LogID: LogHead], ahead: [RecordedEvent], _ transaction: inout SideStore.Writing) throws {
+        for event in ahead { try transaction.put(SyncTables.ahead, key(event.log, event.seq), event.kept) }
+        try transaction.put(SyncTables.state, ReplicaState.Key.damaged, encode(heads))
+    }
+
+    private static func key(_ log: LogID, _ seq: Seq) -> [UInt8] { log.key + withUnsafeBytes(of: seq.bigEndian) { Array($0) } }
+
+    private static func encode(_ heads: [LogID: LogHead]) -> [UInt8] {
+        var out = ByteBuffer(capacity: 64)
+        for (log, head) in heads.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+            out.put(varint: UInt64(log.key.count))
+            out.put(log.key)
+            out.put(varint: head.size)
+            out.put(head.root.bytes)
+        }
+        return out.array()
+    }
+
+    private static func decode(_ bytes: [UInt8]) throws -> [LogID: LogHead] {
+        try bytes.withUnsafeBytes { bytes in
+            var result: [LogID: LogHead] = [:]
+            var reader = ByteReader(bytes)
+            while !reader.isAtEnd {
+                guard let log = LogID(key: Array(try reader.lengthPrefixed())) else { throw CodecError(.badValue) }
+                let size = try reader.varint()
+                guard let root = Hash256(bytes: Array(try reader.take(Hash256.byteCount))) else { throw CodecError(.badValue) }
+                result[log] = LogHead(size: size, root: root)
+            }
+            return result
+        }
+    }
+}
