@@ -69,6 +69,12 @@ extension EventStore {
     /// What can be said against an event without knowing its log.
     package static func checkForm(_ event: Event) -> Refusal? { Acceptance.checkForm(event) }
 
+    /// The size of the log of heads that the last checkpoint signed; 0: none was made.
+    package func checkpointSize() throws -> UInt64 {
+        guard let note = try checkpoint() else { return 0 }
+        return try Checkpoint.open(note, key: VerifierKey(verifierKey())).size
+    }
+
     /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
     package func headsConsistency(from size: UInt64) throws -> [Hash256] {
         guard let note = try checkpoint() else { return [] }

@@ -94,6 +94,7 @@ extension Replica {
             let last = try store.log.lastSeq(of: log)
             held[log] = last
             let came = byLog[log]!
+            guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
             for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
                 throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
             }
@@ -106,7 +107,7 @@ extension Replica {
             guard first.seq == last + 1 else {
                 skipped.insert(log)
                 if try !state.withLock({ try $0.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) }) {
-                    kept.wishes.append(Fetch(log: log, from: last + 1, through: 0))
+                    kept.wishes.append(try wish(for: log, heldSeq: last))
                 }
                 continue
             }
@@ -130,6 +131,12 @@ extension Replica {
             show(state.outbox, changed)
         }
         return kept
+    }
+
+    /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
+    private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
+        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else { return Fetch(log: log, from: heldSeq + 1, through: 0) }
+        return Fetch(log: log, from: 0, through: messages)
     }
 
     static func seeds(_ secret: [UInt8]) throws -> PuncturedSeeds {
