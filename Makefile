@@ -26,7 +26,7 @@ help:
 	@echo 'make bench               measures beside other stores (benchmarks/)'
 	@echo 'make fuzz SECONDS=60     fuzzes the decoders, so long each (fuzz/)'
 	@echo 'make crashtest BUDGET=N  checks N states that a crash may leave (crashtest/)'
-	@echo 'make simulate SEEDS=N    a hub and devices in N worlds where everything goes wrong (Sources/StoreTesting)'
+	@echo 'make simulate SEEDS=N    a hub and devices in N worlds where everything goes wrong (docs/SIMULATION.md)'
 	@echo 'make docs-vectors        writes docs/vectors anew and has them read by an independent decoder'
 
 demo:
@@ -69,7 +69,8 @@ crashtest:
 # A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
 simulate:
 	@scripts/ensure-deps.sh build
-	swift run -c release simulate --seeds $(SEEDS)
+	swift build -c release --product simulate
+	.build/release/simulate --seeds $(SEEDS)
 
 # The bytes are our encoder's; that they say what docs/FORMAT.md and docs/PROTOCOL.md claim is for check-vectors.py to find.
 docs-vectors:

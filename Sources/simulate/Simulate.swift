@@ -33,7 +33,7 @@ import StoreTesting
             fflush(nil)
             var options = SimulationOptions(seed: seed)
             options.operations = operations
-            options.isVerbose = verbose
+            if verbose { options.trace = { print($0) } }
             options.planted = bug
             options.keepsFiles = keep
             guard let failure = Simulation(options).run() else { continue }

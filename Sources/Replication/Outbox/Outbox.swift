@@ -202,6 +202,12 @@ final class Outbox {
         return true
     }
 
+    /// What was accepted and is held by now leaves.
+    func strikeAccepted(_ heldSeq: (LogID) throws -> Seq) throws {
+        let gone = try entries.filter { entry in try entry.acceptedSeq.map { try $0 <= heldSeq(entry.event.log) } ?? false }
+        if !gone.isEmpty { try remove(Set(gone.map(\.id))) }
+    }
+
     /// - Returns: whether this replica's counters turned out to be another's, or its own of a lost life: then it has a new identity now.
     func refused(_ answer: Refused, newNonce: () -> [UInt8]) throws -> Bool {
         guard let index = index(answer.log, answer.replica, answer.counter) else { return false }

@@ -141,16 +141,28 @@ extension Replica {
     }
 
     /// - Returns: whether this replica has taken a new id.
-    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> Bool {
+    func answered(_ accepted: [Accepted], _ refused: [Refused], isComparing: Bool) throws -> Bool {
         try state.withLock { state in
             var isReborn = false
             let before = Set(state.outbox.entries.map(\.event.conversation))
-            for answer in accepted { _ = try state.outbox.accepted(answer, heldSeq: store.log.lastSeq(of: answer.log)) }
+            for answer in accepted {
+                // While the two histories are being compared, what is held at that seq may be another's.
+                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : store.log.lastSeq(of: answer.log))
+            }
             for answer in refused {
                 if try state.outbox.refused(answer, newNonce: { Self.nonce(options.execution) }) { isReborn = true }
             }
             show(state.outbox, before)
             return isReborn
+        }
+    }
+
+    /// The histories are the same: what was accepted as something that is held leaves the outbox.
+    func strikeAccepted() throws {
+        try state.withLock { state in
+            let before = Set(state.outbox.entries.map(\.event.conversation))
+            try state.outbox.strikeAccepted { try store.log.lastSeq(of: $0) }
+            show(state.outbox, before)
         }
     }
 

@@ -122,6 +122,11 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .answered(let accepted, let refused): guarded { try answered(accepted, refused) }
             case .heads(let heads): guarded { try compare(heads) }
             case .caughtUp(let cursor):
+                if comparison != nil {
+                    // Nothing differs any more.
+                    guarded { try replica.strikeAccepted() }
+                    comparison = nil
+                }
                 replica.caughtUp(cursor)
                 isCaughtUp = true
                 tellIfSettled()
@@ -190,7 +195,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
-        let isReborn = try replica.answered(accepted, refused)
+        let isReborn = try replica.answered(accepted, refused, isComparing: comparison != nil)
         observe(.answered(accepted: accepted.count, refused: refused.count))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn {

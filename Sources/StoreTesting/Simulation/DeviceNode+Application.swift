@@ -14,9 +14,10 @@ extension DeviceNode {
     func discardSome(_ replica: Replica) throws {
         let failed = replica.outbox.filter { $0.isFailed }
         if failed.isEmpty { return }
-        try replica.discard()
+        // Before it is done: a crash may come behind it.
         for entry in failed { release(entry.event) }
         discarded += failed.map(\.event)
+        try replica.discard()
     }
 
     func editSome(_ replica: Replica, text: String) throws {
@@ -27,9 +28,9 @@ extension DeviceNode {
                 return false
             })
         else { return }
-        try replica.edit(entry.id, text: text)
-        guard let edited = replica.outbox.first(where: { $0.id == entry.id }), edited.event != entry.event else { return }
         release(entry.event)
+        try replica.edit(entry.id, text: text)
+        guard let edited = replica.outbox.first(where: { $0.id == entry.id }) else { return }
         promises.append(Promise(event: edited.event, wasRetried: entry.isFailed || entry.isWaiting))
         if entry.isFailed { try replica.retry([entry.id]) }
         connection?.outboxChanged()

@@ -25,7 +25,7 @@ package final class Simulation: @unchecked Sendable {
     package init(_ options: SimulationOptions) {
         self.options = options
         world = World(seed: options.seed)
-        world.isVerbose = options.isVerbose
+        if let trace = options.trace { world.trace = { [path = root.path] in trace($0.replacingPath(path)) } }
         sessionSeeds = world.random.fork()
         journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 8 << 20)])
         let count = 2 + world.random.below(4)
@@ -63,7 +63,7 @@ package final class Simulation: @unchecked Sendable {
     /// Something that must not be: the first is told.
     func found(_ what: String) {
         world.log("FOUND \(what)")
-        if failure == nil { failure = SimulationFailure("at \(world.now) ms: \(what)") }
+        if failure == nil { failure = SimulationFailure("at \(world.now) ms: \(what.replacingPath(root.path))") }
     }
 
     /// Runs it all; returns what was found, `nil` if nothing.
@@ -147,5 +147,13 @@ package final class Simulation: @unchecked Sendable {
         if lacking.isEmpty, open.isEmpty, replica.cursor != nil { return nil }
         return "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
             + "\(open.count) open in its outbox, the first \(open.first.map { "\($0)" } ?? "")"
+    }
+}
+
+extension String {
+    /// Directories have another name each time; a trace has none of them.
+    fileprivate func replacingPath(_ path: String) -> String {
+        guard let range = firstRange(of: path) else { return self }
+        return String(self[..<range.lowerBound]) + "…" + String(self[range.upperBound...]).replacingPath(path)
     }
 }

@@ -5,7 +5,8 @@ package final class World: @unchecked Sendable {
     package var random: SeededGenerator
     private var schedule = Schedule<() -> Void>()
     package let seed: UInt64
-    package var isVerbose = false
+    /// Is told what happens.
+    package var trace: ((String) -> Void)?
 
     package init(seed: UInt64) {
         self.seed = seed
@@ -27,6 +28,6 @@ package final class World: @unchecked Sendable {
     package func end() { schedule = Schedule() }
 
     package func log(_ line: @autoclosure () throws -> String) rethrows {
-        if isVerbose { print("\(now) \(try line())") }
+        if let trace { trace("\(now) \(try line())") }
     }
 }

@@ -1,0 +1,40 @@
+import EventLog
+import StoreTesting
+import Synchronization
+import Testing
+
+/// Shares of what `make simulate` does: whole worlds, from a seed each.
+@Suite("Simulated worlds") struct SimulationTests {
+    @Test("I1, I2, I3, I5: nothing is lost, doubled or shown that must not be", arguments: 1...8)
+    func worlds(_ seed: UInt64) {
+        let options = SimulationOptions(seed: seed)
+        if let failure = Simulation(options).run() { Issue.record("seed \(seed): \(failure)") }
+    }
+
+    @Test("A seed gives the same world again")
+    func again() {
+        func trace() -> [String] {
+            let lines = Mutex<[String]>([])
+            var options = SimulationOptions(seed: 77)
+            options.operations = 80
+            options.trace = { line in lines.withLock { $0.append(line) } }
+            _ = Simulation(options).run()
+            return lines.withLock { $0 }
+        }
+        let (one, other) = (trace(), trace())
+        #expect(one.count > 100)
+        let difference = zip(one, other).first { $0 != $1 }
+        #expect(difference == nil)
+        #expect(one.count == other.count)
+    }
+
+    @Test("A planted bug is found", arguments: PlantedBug.allCases)
+    func planted(_ bug: PlantedBug) {
+        let caught = (1...60 as ClosedRange<UInt64>).first { seed in
+            var options = SimulationOptions(seed: seed)
+            options.planted = bug
+            return Simulation(options).run() != nil
+        }
+        #expect(caught != nil, "60 worlds do not show \(bug)")
+    }
+}
