@@ -121,11 +121,10 @@ extension Replica {
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
-        if !taken.isEmpty {
-            _ = try store.log.adoptBlocking(taken, secrets: secrets)
-            kept.events = taken.count
-        }
+        let before = store.log.lastPosition
+        if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: secrets) }
         try settlePreviews(order)
+        kept.events = Int(store.log.lastPosition - before)
         try state.withLock { state in
             let changed = try state.outbox.confirmed(taken)
             show(state.outbox, changed)
