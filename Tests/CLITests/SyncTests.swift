@@ -215,6 +215,9 @@ import Testing
         try ada.act("send", shared[0], "are you there?")
         try ada.sync(hub)
         #expect(Program.eventually { try Shown.timeline(bob.store, shared[0]).last?.contains("are you there?") ?? false })
+        // It is the one who writes; others read beside it.
+        #expect(try bob.run("outbox").status == 0 && bob.outbox.isEmpty)
+        #expect(try Program.run("send", "--store", bob.store, "--author", bob.user, shared[0], "x").status == 75)
         #expect(Program.interrupt(process) == 0)
         let lines = try files.text("output").split(separator: "\n")
         #expect(lines.count >= 2 && lines.allSatisfy { $0.contains(#""accepted":0"#) }, "\(lines)")
