@@ -134,7 +134,9 @@ extension Replica {
 
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
     private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
-        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else { return Fetch(log: log, from: heldSeq + 1, through: 0) }
+        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
+            return Fetch(log: log, from: heldSeq + 1, through: 0)
+        }
         return Fetch(log: log, from: 0, through: messages)
     }
 
@@ -152,7 +154,8 @@ extension Replica {
         guard after.root() == head.root else {
             throw ReplicaError(
                 .forked,
-                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())")
+                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())"
+            )
         }
     }
 
