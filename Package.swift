@@ -117,7 +117,8 @@ let package = Package(
         .testTarget(name: "CLITests", dependencies: ["convstore", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
         .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
         .executableTarget(
-            name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")], swiftSettings: strict),
+            name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")],
+            swiftSettings: strict),
         .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
         .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),

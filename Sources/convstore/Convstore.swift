@@ -1,19 +1,22 @@
 import ArgumentParser
 import EventLog
 import Glibc
+import Replication
 
 @main
 struct Convstore: ParsableCommand {
-    static let version = "0.1.0"
+    static let version = "0.2.0"
+    private static let parts =
+        "format \(EventLogVersions.format), protocol \(WireLimits.versions.upperBound), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd)"
 
     static let configuration = CommandConfiguration(
         commandName: "convstore",
         abstract: "Keeps conversations: durably, small, in order, and provably unaltered.",
         discussion: """
             Exit codes: 0 done, 64 wrong usage, 65 bad data, 66 no such input or store, 69 unavailable, 73 cannot create, \
-            74 input or output failed, 75 busy: try again.
+            74 input or output failed, 75 busy: try again, 77 not let in by the hub.
             """,
-        version: "convstore \(version) (format \(EventLogVersions.format), LMDB \(EventLogVersions.lmdb), zstd \(EventLogVersions.zstd))",
+        version: "convstore \(version) (\(parts))",
         groupedSubcommands: [
             CommandGroup(
                 name: "Chatting",

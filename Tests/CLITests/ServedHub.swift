@@ -18,7 +18,8 @@ final class ServedHub {
         _ = Program.eventually { try files.text("output").hasSuffix("\n") || !process.isRunning }
         let line = try files.text("output")
         url = line.dropFirst("listening on ".count).trimmingCharacters(in: .newlines)
-        try #require(line.hasPrefix("listening on ws://127.0.0.1:"), "\(line)\(try files.text("errors"))")
+        let errors = try files.text("errors")
+        try #require(line.hasPrefix("listening on ws://127.0.0.1:"), "\(line)\(errors)")
     }
 
     deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }

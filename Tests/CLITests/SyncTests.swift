@@ -48,10 +48,11 @@ import Testing
             let first = try device.sync(hub)
             #expect(
                 Set(first.keys) == [
-                    "user", "received", "accepted", "refused", "pending", "failed", "holes", "lost", "bytes_in", "bytes_out", "events", "connections", "seconds",
+                    "user", "received", "accepted", "refused", "pending", "failed", "holes", "lost", "bytes_in", "bytes_out", "events", "connections",
+                    "seconds",
                 ])
             #expect(first["received"] as? Int ?? 0 > 0 && first["holes"] as? Int == 0 && first["connections"] as? Int == 1)
-            #expect(first["events"] as? Int == first["received"] as? Int)
+            #expect(first["events"] as? Int == first["received"] as? Int, "\(first)")
             let second = try device.sync(hub)
             let bytes = (second["bytes_in"] as? Int ?? .max / 2) + (second["bytes_out"] as? Int ?? .max / 2)
             #expect(second["received"] as? Int == 0 && bytes > 0 && bytes < 4096, "\(second)")
@@ -214,6 +215,9 @@ import Testing
         try ada.act("send", shared[0], "are you there?")
         try ada.sync(hub)
         #expect(Program.eventually { try Shown.timeline(bob.store, shared[0]).last?.contains("are you there?") ?? false })
+        // It is the one who writes; others read beside it.
+        #expect(try bob.run("outbox").status == 0 && bob.outbox.isEmpty)
+        #expect(try Program.run("send", "--store", bob.store, "--author", bob.user, shared[0], "x").status == 75)
         #expect(Program.interrupt(process) == 0)
         let lines = try files.text("output").split(separator: "\n")
         #expect(lines.count >= 2 && lines.allSatisfy { $0.contains(#""accepted":0"#) }, "\(lines)")
@@ -231,7 +235,8 @@ import Testing
         let good = try sync(Token.of(ada.user), ada.user)
         #expect(try good.status == 0 && good.object()["received"] as? Int ?? 0 > 0, "\(good.errors)")
         for (token, user) in [
-            (Token.of(ada.user, secret: "another secret of thirty-two bytes"), ada.user), (Token.of(ada.user), bob.user), (Token.of(ada.user, seconds: -600), ada.user),
+            (Token.of(ada.user, secret: "another secret of thirty-two bytes"), ada.user), (Token.of(ada.user), bob.user),
+            (Token.of(ada.user, seconds: -600), ada.user),
             ("", ada.user), ("x.y.z", ada.user),
         ] {
             let outcome = try sync(token, user)

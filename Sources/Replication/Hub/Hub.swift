@@ -164,9 +164,10 @@ public struct HubOptions: Sendable {
 
     /// Without a way to check tokens, nobody is let in.
     public init(
-        authenticate: @escaping @Sendable (
-            _ token: String, _ claimed: UserID, _ reply: @escaping @Sendable (Result<Identity, AuthenticationFailure>) -> Void
-        ) -> Void = { _, _, reply in reply(.failure(AuthenticationFailure())) }
+        authenticate:
+            @escaping @Sendable (
+                _ token: String, _ claimed: UserID, _ reply: @escaping @Sendable (Result<Identity, AuthenticationFailure>) -> Void
+            ) -> Void = { _, _, reply in reply(.failure(AuthenticationFailure())) }
     ) {
         self.authenticate = authenticate
     }

@@ -138,11 +138,10 @@ extension Replica {
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
-        if !taken.isEmpty {
-            _ = try store.log.adoptBlocking(taken, secrets: secrets)
-            kept.events = taken.count
-        }
+        let before = store.log.lastPosition
+        if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: secrets) }
         try settlePreviews(order)
+        kept.events = Int(store.log.lastPosition - before)
         kept.wishes += try settleDamage(order)
         try state.withLock { state in
             let changed = try state.outbox.confirmed(taken)
@@ -153,7 +152,9 @@ extension Replica {
 
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
     private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
-        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else { return Fetch(log: log, from: heldSeq + 1, through: 0) }
+        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
+            return Fetch(log: log, from: heldSeq + 1, through: 0)
+        }
         return Fetch(log: log, from: 0, through: messages)
     }
 
@@ -171,7 +172,8 @@ extension Replica {
         guard after.root() == head.root else {
             throw ReplicaError(
                 .forked,
-                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())")
+                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())"
+            )
         }
     }
 

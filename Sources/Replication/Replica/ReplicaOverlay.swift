@@ -1,11 +1,15 @@
 public import ConversationStore
+public import EventLog
 
 /// What a replica shows over its log, for whoever reads its store beside its writer: what is on its way to the hub, and what came ahead of the rest.
 ///
 /// It is to be read before the store is opened: an event that is confirmed in between is then in both, and shown once; the other way round it would
 /// be in neither.
 public struct ReplicaOverlay {
-    private let outbox: Outbox
+    public var outbox: [OutboxEntry] { own.entries }
+    /// Events that a hub had and lost, which the replica kept aside.
+    public let lost: [RecordedEvent]
+    private let own: Outbox
     private let previews: Previews
 
     /// `nil` if the store is no replica.
@@ -18,12 +22,13 @@ public struct ReplicaOverlay {
             return nil
         }
         previews = try Previews(side)
-        outbox = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
+        lost = try Lost.read(side)
+        own = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
     }
 
     /// Shows it in the store that was opened for reading since.
     public func show(in store: ConversationStore) throws {
         try previews.show(in: store)
-        Replica.show(outbox, Set(outbox.entries.map(\.event.conversation)), in: store)
+        Replica.show(own, Set(own.entries.map(\.event.conversation)), in: store)
     }
 }

@@ -4,10 +4,8 @@ enum SyncTables {
     static let state = "state"
     /// A replica's events that no hub has accepted yet, by the order in which they were made.
     static let outbox = "outbox"
-    /// A replica's next counter in each log.
+    /// The last counter that a replica gave out in each log.
     static let lanes = "lanes"
-    /// The head of each log as a hub showed it last.
-    static let heads = "heads"
     /// Newest parts of logs that are not held whole, by log.
     static let previews = "previews"
     /// Events that a hub had and lost.
@@ -17,5 +15,5 @@ enum SyncTables {
     /// A hub's openings.
     static let incarnations = "incarnations"
 
-    static let names = [state, outbox, lanes, heads, previews, lost, ahead, incarnations]
+    static let names = [state, outbox, lanes, previews, lost, ahead, incarnations]
 }

@@ -46,6 +46,8 @@ public final class SyncRun: Sendable {
     private enum Happening: Sendable {
         case event(ReplicaEvent)
         case tick
+        case outbox
+        case token(String)
         case stop
     }
 
@@ -73,6 +75,12 @@ public final class SyncRun: Sendable {
 
     /// Ends a run that follows. Safe from any thread.
     public func stop() { continuation.yield(.stop) }
+
+    /// Something was written into the replica: it is sent at once, if there is a connection, and not within a second. Safe from any thread.
+    public func outboxChanged() { continuation.yield(.outbox) }
+
+    /// Goes on with a new token, if there is a connection; each new one asks for its own. Safe from any thread.
+    public func renew(token: String) { continuation.yield(.token(token)) }
 
     /// - Throws: `SyncError`; what opening the replica throws; `ReplicaError` when the hub's history cannot be believed.
     public func run() async throws -> Report {
@@ -175,6 +183,9 @@ public final class SyncRun: Sendable {
                     token = new
                     connection.renew(token: new)
                 }
+                connection.outboxChanged()
+            case .outbox: connection.outboxChanged()
+            case .token(let token): connection.renew(token: token)
             case .stop:
                 isEnding = true
                 connection.end()

@@ -30,6 +30,7 @@ struct Outbox: ParsableCommand {
     }
 
     func run() throws {
+        guard !retry.isEmpty || !discard.isEmpty || edit != nil else { return try list() }
         try store.replica { replica in
             if !retry.isEmpty { try tell("retrying", replica.retry(ids(retry))) }
             if !discard.isEmpty { try tell("discarded", replica.discard(ids(discard))) }
@@ -37,10 +38,16 @@ struct Outbox: ParsableCommand {
                 try replica.edit(edit, text: text)
                 try tell("edited", 1)
             }
-            guard retry.isEmpty, discard.isEmpty, edit == nil else { return }
-            if lost { return try list(replica.lostEvents()) }
-            for entry in replica.outbox { try print(entry) }
         }
+    }
+
+    /// Beside whoever writes.
+    private func list() throws {
+        guard let overlay = try ReplicaOverlay(of: store.path) else {
+            throw Failure(.usage, "\(store.path) is no replica; `convstore sync --user NAME` makes one")
+        }
+        if lost { return try list(overlay.lost) }
+        for entry in overlay.outbox { try print(entry) }
     }
 
     private func ids(_ typed: [String]) throws -> Set<UInt64>? {
