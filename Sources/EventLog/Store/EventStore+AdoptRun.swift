@@ -14,8 +14,15 @@ extension EventStore {
     package func adoptRun(
         _ bytes: [UInt8], secrets: [LogID: [UInt8]], check: (LogID, CompactRange) throws -> Void
     ) throws -> [LogID: Seq] {
+        let seeds = try Self.seeds(secrets)
+        return try adoptRun(try PreparedRun(bytes) { try seeds[$0] ?? knownSeeds(of: $0) }, secrets: secrets, check: check)
+    }
+
+    /// The same for a segment that was decoded, checked and hashed before, by another thread.
+    package func adoptRun(
+        _ run: PreparedRun, secrets: [LogID: [UInt8]], check: (LogID, CompactRange) throws -> Void
+    ) throws -> [LogID: Seq] {
         try checkWritable()
-        let run = try bytes.withUnsafeBytes { try SegmentCodec.open($0, eventsMax: SegmentCodec.eventsMax, rawBytesMax: SegmentCodec.rawBytesMax) }
         let seeds = try Self.seeds(secrets)
         return try leadership.withLock { leader in
             _ = leader.hasUnsynced
@@ -23,7 +30,7 @@ extension EventStore {
             if !tail.isEmpty { try flush() }
             return try maintenance.withLock { _ in
                 guard tail.isEmpty else { throw EventLogError(.inputOutput, "\(path): the journal's events could not be archived; try again") }
-                let adoption = try RunAdoption(run, bytes, seeds, self, check)
+                let adoption = try RunAdoption(run, seeds, self, check)
                 try keep(adoption)
                 let last = adoption.logs.map { ($0.row.id, $0.row.seq) }
                 writer.withLock { $0.adopted(last.map(\.0), adoption.state) }
@@ -35,6 +42,12 @@ extension EventStore {
                 return Dictionary(uniqueKeysWithValues: last)
             }
         }
+    }
+
+    /// The seeds of a log that is held; `nil`: it is not.
+    package func knownSeeds(of log: LogID) throws -> PuncturedSeeds? {
+        guard let number = try writer.withLock({ try $0.state(of: log) }).map(\.row.number) else { return nil }
+        return keys.withLock { $0.ring.seeds(ofLog: number) }
     }
 
     private func keep(_ adoption: RunAdoption) throws {
@@ -94,23 +107,18 @@ private struct RunAdoption {
     /// The logs' rows, ascending by key.
     private(set) var rows: [(key: [UInt8], value: [UInt8])] = []
 
-    init(
-        _ run: DecodedRun, _ bytes: [UInt8], _ secrets: [LogID: PuncturedSeeds], _ store: EventStore, _ check: (LogID, CompactRange) throws -> Void
-    ) throws {
+    init(_ run: PreparedRun, _ secrets: [LogID: PuncturedSeeds], _ store: EventStore, _ check: (LogID, CompactRange) throws -> Void) throws {
         let archive = store.archive
         let (state, known) = try archive.environment.read { transaction in
             (try archive.state(transaction), try run.slices.map { try archive.row($0.log, transaction) })
         }
         self.state = state
-        self.bytes = bytes
+        bytes = run.bytes
         position = state.position + 1
         for (slice, row) in zip(run.slices, known) where slice.firstSeq != (row?.seq ?? 0) + 1 {
             throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(row?.seq ?? 0) (I2)")
         }
         let ring = store.keys.withLock { $0.ring }
-        var checker = SegmentCodec.EventCheck()
-        var byPlace: [RecordedEvent] = []
-        byPlace.reserveCapacity(run.events.count)
         for (index, (slice, row)) in zip(run.slices, known).enumerated() {
             var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber))
             if row == nil { self.state.nextNumber += 1 }
@@ -119,20 +127,14 @@ private struct RunAdoption {
                 throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
             }
             let messages = log.row.messages
-            var hasher = LeafHasher(seeds)
-            for place in slice.range {
-                var event = try checker.event(of: run, at: place)
-                guard let leaf = hasher.leaf(event.seq, checker.envelope.bytes, checker.body.bytes, event.commitment) else {
-                    throw EventLogError(.invalidArgument, "log \(slice.log) seq \(event.seq): neither a salt nor a commitment is there for its body (I6)")
-                }
-                event.position = state.position + run.events[place].position
+            let leaves = try run.leaves(of: index, seeds)
+            for (leaf, place) in zip(leaves, slice.range) {
+                let event = run.events[place]
                 log.row.apply(
                     Effect(
                         seq: event.seq, event: event.event, targetSeq: event.targetSeq ?? 0, replica: event.origin.replica, counter: event.origin.counter))
                 log.row.tree.append(leaf)
-                self.state.rawBytes += UInt64(checker.envelope.count + checker.body.count)
                 self.state.hlc = max(self.state.hlc, event.hlc.rawValue)
-                byPlace.append(event)
             }
             let sent = log.row.messages - messages
             log.row.slices.append(LogRow.Slice(run: position, index: index, firstSeq: slice.firstSeq, count: slice.range.count, messages: Int(sent)))
@@ -141,10 +143,16 @@ private struct RunAdoption {
             try check(slice.log, log.row.tree)
             logs.append(log)
         }
-        events = run.order.map { byPlace[Int($0)] }
-        try DecodedRun.move(&self.bytes, from: SegmentCodec.position, to: position)
+        events.reserveCapacity(run.events.count)
+        for place in run.order {
+            var event = run.events[Int(place)]
+            event.position = state.position + Position(events.count) + 1
+            events.append(event)
+        }
+        try DecodedRun.move(&bytes, from: SegmentCodec.position, to: position)
         self.state.position += Position(events.count)
         self.state.runs += 1
+        self.state.rawBytes += UInt64(run.rawBytes)
         self.state.compressedBytes += UInt64(bytes.count)
         self.state.commit += 1
         encodeRows(numbers: store.replicaNumbers.withLock { $0 })

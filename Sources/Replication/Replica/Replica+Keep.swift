@@ -11,9 +11,9 @@ extension Replica {
     /// Checks a frame of events against this replica's own logs and the heads that came with it, and keeps it: durable when it returns.
     ///
     /// - Throws: `ReplicaError`: `forked` if a head is not what the events lead to, `badPeer`; `EventLogError`.
-    func keep(_ frame: Frame) throws -> Kept {
+    func keep(_ frame: Frame, _ preparations: Preparations) throws -> Kept {
         do {
-            return try keepUnchecked(frame)
+            return try keepUnchecked(frame, preparations)
         } catch let error as SegmentError {
             throw ReplicaError(.badPeer, "\(error)")
         } catch let error as CodecError {
@@ -21,10 +21,10 @@ extension Replica {
         }
     }
 
-    private func keepUnchecked(_ frame: Frame) throws -> Kept {
+    private func keepUnchecked(_ frame: Frame, _ preparations: Preparations) throws -> Kept {
         switch frame {
         case .segment(let segment):
-            if let kept = try keepWhole(segment) { return kept }
+            if segment.run.count >= Self.wholeBytesMin, let kept = try keepWhole(segment, preparations.next()) { return kept }
             return try keep(SegmentCodec.decode(segment.run), segment.logs)
         case .events(let frame):
             let events = try frame.items.map { item in
@@ -40,14 +40,14 @@ extension Replica {
     }
 
     /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
-    private func keepWhole(_ segment: SegmentFrame) throws -> Kept? {
-        guard segment.run.count >= Self.wholeBytesMin, state.withLock({ $0.outbox.entries.isEmpty }) else { return nil }
+    private func keepWhole(_ segment: SegmentFrame, _ preparation: Preparations.Preparation?) throws -> Kept? {
+        guard let preparation, state.withLock({ $0.outbox.entries.isEmpty }) else { return nil }
         var noteOf: [LogID: LogNote] = [:]
         for note in segment.logs { noteOf[note.log] = note }
         let before = store.log.lastPosition
         let wholeLogs: Dictionary<LogID, Seq>.Keys
         do {
-            let logs = try store.log.adoptRun(segment.run, secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
+            let logs = try store.log.adoptRun(preparation.take(), secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
                 guard let head = noteOf[log]?.head else { return }
                 guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
                 guard head.root == tree.root() else {
@@ -63,7 +63,7 @@ extension Replica {
         return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)))
     }
 
-    private static let wholeBytesMin = 32 << 10
+    static let wholeBytesMin = 32 << 10
 
     /// A preview that its log has reached from below: what it holds beyond is taken too, and it goes.
     private func settlePreviews(_ logs: [LogID]) throws {

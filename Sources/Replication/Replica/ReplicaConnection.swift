@@ -27,6 +27,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private let close: @Sendable (Bye) -> Void
     private let observe: @Sendable (ReplicaEvent) -> Void
     private let mailbox: Mailbox
+    private let preparations: Preparations
     private let token: String
     private let scope: Scope
     private var session: ReplicaSession
@@ -45,6 +46,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         self.observe = observe
         let execution = replica.options.execution
         mailbox = Mailbox(execution)
+        preparations = Preparations(replica.store.log, execution)
         session = ReplicaSession(at: execution.now(), seed: execution.random(), limits: replica.options.limits)
         self.token = token
         self.scope = scope
@@ -59,6 +61,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// A whole message has come.
     public func receive(_ message: [UInt8]) {
+        preparations.note(message)
         mailbox.post { [self] in perform(session.receive(message, at: now)) }
     }
 
@@ -187,7 +190,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func keep(_ frame: Frame, _ bytes: Int) throws {
-        let kept = try replica.keep(frame)
+        let kept = try replica.keep(frame, preparations)
         isCaughtUp = false
         observe(.received(events: kept.events, bytes: bytes))
         perform(session.fetch(kept.wishes))
