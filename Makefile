@@ -71,10 +71,10 @@ simulate:
 	swift build -c release --product simulate
 	.build/release/simulate --seeds $(SEEDS)
 
-# The bytes are our encoder's; that they say what docs/FORMAT.md claims is for check-vectors.py to find.
+# The bytes are our encoder's; that they say what docs/FORMAT.md and docs/PROTOCOL.md claim is for check-vectors.py to find.
 docs-vectors:
 	@scripts/ensure-deps.sh test
-	CONVSTORE_WRITE_VECTORS=docs/vectors swift test --filter FormatVectorTests
+	CONVSTORE_WRITE_VECTORS=docs/vectors swift test --filter "FormatVectorTests|FrameVectorTests"
 	$(PYTHON) scripts/check-vectors.py
 
 check-vectors:

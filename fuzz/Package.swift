@@ -9,7 +9,7 @@ let package = Package(
     targets: [
         .executableTarget(
             name: "fuzz",
-            dependencies: [.product(name: "EventLog", package: "convstore"), .product(name: "Interchange", package: "convstore")],
+            dependencies: ["EventLog", "Interchange", "Replication"].map { .product(name: $0, package: "convstore") },
             swiftSettings: ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) })
     ],
     swiftLanguageModes: [.v6]

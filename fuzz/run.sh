@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fuzzes each decoder for so many seconds, from and into fuzz/corpus/TARGET; exit 1 with the input's path if one falls.
-#   fuzz/run.sh SECONDS [TARGET…]        targets: event run frame journal line stream
+#   fuzz/run.sh SECONDS [TARGET…]        targets: event run frame journal line stream wire
 # Needs a toolchain with libFuzzer (Linux's has it).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd); cd "$here"
@@ -10,7 +10,7 @@ flags="-c release -Xswiftc -sanitize=fuzzer -Xswiftc -enable-testing -Xswiftc -p
 [ -n "${FUZZ_PREBUILT:-}" ] || swift build $flags >.build.log 2>&1 || { tail -40 .build.log; exit 1; }
 rm -f .build.log
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
-for target in ${*:-event run frame journal line stream}; do
+for target in ${*:-event run frame journal line stream wire}; do
     mkdir -p "corpus/$target" "$work/$target"
     # What is found goes into a folder of its own; the corpus takes the few inputs that add to it (`-merge=1`).
     FUZZ_TARGET=$target FUZZ_SCRATCH=$work nice -n 10 "${FUZZ_PREBUILT:-.build/release/fuzz}" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=8192 \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads docs/vectors with protoc's descriptors and parsers of its own, as docs/FORMAT.md words the format: none of convstore's code.
+"""Reads docs/vectors with protoc's descriptors and parsers of its own, as docs/FORMAT.md and docs/PROTOCOL.md word it: none of convstore's code.
 
 Needs protoc, Python's protobuf and libzstd (Debian: protobuf-compiler, python3-protobuf, libzstd1).
 """
@@ -148,10 +148,10 @@ def messages():
 
     kinds = {value.number: value.name for value in pool.FindEnumTypeByName("convstore.v1.Kind").values if value.number}
     bodies = {number: get("".join(part.capitalize() for part in name.split("_"))) for number, name in kinds.items()}
-    return get("Envelope"), bodies, {number: name.lower().replace("_", ".", 1) for number, name in kinds.items()}
+    return get("Envelope"), bodies, {number: name.lower().replace("_", ".", 1) for number, name in kinds.items()}, get("Frame")
 
 
-ENVELOPE, BODIES, TYPES = messages()
+ENVELOPE, BODIES, TYPES, FRAME = messages()
 
 
 def given(message, field):
@@ -238,6 +238,54 @@ def check_events():
         expect(*same(event_fields(envelope, body), wanted), v["name"])
     expect({TYPES[k] for k in TYPES} <= {v["input"]["type"] for v in file["events"]}, True, "a vector of each kind")
     return known
+
+
+def frame_fields(message):
+    """What a vector says of a message of the protocol: bytes in hexadecimal, what holds its default left out."""
+    def one(value):
+        return value.hex() if isinstance(value, bytes) else frame_fields(value) if hasattr(value, "ListFields") else value
+
+    def many(value):
+        return not isinstance(value, (bytes, str, int)) and not hasattr(value, "ListFields")
+
+    return {field.name: [one(v) for v in value] if many(value) else one(value) for field, value in message.ListFields()}
+
+
+def replica_id(user, nonce):
+    return sha(b"convstore replica", user.encode(), nonce)[:16]
+
+
+def check_wire():
+    file = load("frames.json")
+    known = {}
+    for v in file["frames"]:
+        raw = bytes.fromhex(v["bytes"])
+        frame = FRAME.FromString(raw)
+        kind = frame.WhichOneof("kind")
+        expect(kind, v["kind"], v["name"])
+        expect(frame_fields(getattr(frame, kind)), v["fields"], v["name"])
+        expect(frame.SerializeToString(deterministic=True), raw, v["name"] + ": bytes")
+        if kind == "hello":
+            expect(replica_id(frame.hello.user, frame.hello.nonce), frame.hello.replica, v["name"] + ": replica")
+        known[v["name"]] = v["fields"]
+    expect({v["kind"] for v in file["frames"]}, {f.name for f in FRAME.DESCRIPTOR.fields}, "a vector of each kind of frame")
+    for v in file["newer"]:
+        frame = FRAME.FromString(bytes.fromhex(v["bytes"]))
+        expect(frame_fields(getattr(frame, frame.WhichOneof("kind"))), known[v["of"]], v["name"])
+    for session in file["sessions"]:
+        first = {}
+        for m in session["messages"]:
+            raw = bytes.fromhex(m["bytes"])
+            frame = FRAME.FromString(raw)
+            expect(frame.WhichOneof("kind"), m["kind"], session["name"])
+            expect(frame.SerializeToString(deterministic=True), raw, session["name"] + ": bytes")
+            first.setdefault(m["from"], m["kind"])
+            # The events in it are read as those of events.json are.
+            items = list(frame.push.events) + list(frame.hello.pushed) + list(frame.events.items)
+            for item in items:
+                event_fields(item.envelope, item.body)
+        expect(first, {"replica": "hello", "hub": "welcome"}, session["name"] + ": who begins")
+        expect(session["messages"][-1]["kind"], "bye", session["name"] + ": its end")
 
 
 def check_frames(known):
@@ -647,6 +695,7 @@ def main():
     expect(xxh64(b"Nobody inspects the spammish repetition"), 0xFBCEA83C8A378BF1, "XXH64 of its known text")
     known = check_events()
     check_frames(known)
+    check_wire()
     check_run(known)
     check_seeds()
     check_rows()

@@ -12,9 +12,10 @@ func message(_ text: String, in conversation: ConversationID, by author: UserID,
 /// A hub and devices in one directory.
 final class World {
     let directory: String
-    let hubStore: ConversationStore
-    let hub: Hub
+    private(set) var hubStore: ConversationStore
+    private(set) var hub: Hub
     private var devices: [Replica] = []
+    private var places = 0
 
     init() throws {
         directory = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-\(UUID().uuidString)").path
@@ -24,9 +25,87 @@ final class World {
     }
 
     func device(_ user: UserID) throws -> Replica {
-        let device = try Replica.open(at: directory + "/device-\(devices.count)", user: user)
+        places += 1
+        return try open(directory + "/device-\(places)", user)
+    }
+
+    func open(_ path: String, _ user: UserID) throws -> Replica {
+        let device = try Replica.open(at: path, user: user)
         devices.append(device)
         return device
+    }
+
+    /// A copy of a device's directory, as a backup takes it.
+    func copy(_ device: Replica) throws -> String {
+        places += 1
+        let path = directory + "/device-\(places)"
+        try EventStore.copy(from: device.store.log.path, to: path)
+        return path
+    }
+
+    /// Syncs until nothing must be set right any more, opening the device anew for it.
+    func heal(_ device: Replica) async throws -> Replica {
+        var device = device
+        for _ in 0..<5 {
+            let session = follow(device)
+            try await eventually { session.isSettled || session.end != nil }
+            guard case .mustReopen = session.end else {
+                if let end = session.end { Issue.record("the session ended: \(end)") }
+                session.connection.end()
+                try await eventually { session.end != nil }
+                return device
+            }
+            let path = device.store.log.path
+            try device.close()
+            device = try open(path, device.user)
+        }
+        Issue.record("it never came right")
+        return device
+    }
+
+    // The hub's fate.
+
+    func backUpHub() throws { try EventStore.copy(from: directory + "/hub", to: directory + "/backup") }
+
+    func restoreHub() throws {
+        try closeHub()
+        try FileManager.default.removeItem(atPath: directory + "/hub")
+        try FileManager.default.moveItem(atPath: directory + "/backup", toPath: directory + "/hub")
+        try openHub()
+    }
+
+    /// Puts another history in the place of the hub's, under its identity and with its openings.
+    func rewriteHub(_ change: (RecordedEvent) -> RecordedEvent) throws {
+        var events: [RecordedEvent] = []
+        var secrets: [LogID: [UInt8]] = [:]
+        try hubStore.log.replay { event in
+            if event.seq == 1 { secrets[event.log] = try hubStore.log.secret(of: event.log) }
+            events.append(change(event))
+            return true
+        }
+        let id = hubStore.log.id
+        try closeHub()
+        let other = directory + "/other"
+        let store = try EventStore.open(at: other)
+        _ = try store.adoptBlocking(events, secrets: secrets)
+        try store.close()
+        try FileManager.default.copyItem(atPath: directory + "/hub/sync", toPath: other + "/sync")
+        try FileManager.default.removeItem(atPath: directory + "/hub")
+        try FileManager.default.moveItem(atPath: other, toPath: directory + "/hub")
+        hubStore = try ConversationStore.open(at: directory + "/hub")
+        var options = HubOptions.anyUser()
+        options.claimedStore = id
+        hub = try Hub(store: hubStore, options: options)
+    }
+
+    private func closeHub() throws {
+        hub.shutdown()
+        try hubStore.close()
+    }
+
+    private func openHub() throws {
+        hubStore = try ConversationStore.open(at: directory + "/hub")
+        hub = try Hub(store: hubStore, options: .anyUser())
     }
 
     /// What a session said so far.
@@ -46,9 +125,9 @@ final class World {
         }
     }
 
-    func follow(_ device: Replica) -> Session {
+    func follow(_ device: Replica, scope: Scope = .mine) -> Session {
         let session = Session()
-        session.connection = InProcess.connect(device, to: hub) { event in session.log.withLock { $0.append(event) } }
+        session.connection = InProcess.connect(device, to: hub, scope: scope) { event in session.log.withLock { $0.append(event) } }
         return session
     }
 

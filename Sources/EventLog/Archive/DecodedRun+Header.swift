@@ -60,7 +60,7 @@ extension DecodedRun {
     /// The ids of a slice's own messages, without decompressing anything.
     static func messageIDs(_ bytes: UnsafeRawBufferPointer, at position: Position, slice wanted: Int) throws -> [MessageID] {
         let (counts, list) = try messageList(bytes, at: position)
-        guard wanted < counts.count else { return [] }
+        guard counts.indices.contains(wanted) else { return [] }
         var reader = list
         _ = try reader.take(counts[..<wanted].reduce(0, +) * 16)
         return try messageIDs(&reader, counts[wanted])

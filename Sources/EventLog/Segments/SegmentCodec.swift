@@ -1,5 +1,7 @@
 /// Events as they travel: a run (docs/FORMAT.md, section 4.1) whose first position is 1, as nothing of a store's own is inside.
 package enum SegmentCodec {
+    /// A seq that no log reaches: what is counted from it does not overflow.
+    private static let seqMax: Seq = 1 << 62
     /// A segment's position, on which its checksums rest.
     static let position: Position = 1
     /// No stored run holds more events.
@@ -39,7 +41,7 @@ package enum SegmentCodec {
             let run = try DecodedRun(bytes, at: position, decompressor: ZstdDecompressor())
             var logs: Set<LogID> = []
             for slice in run.slices {
-                guard slice.firstSeq > 0, logs.insert(slice.log).inserted else { throw SegmentError(.malformed, "slices that no store writes") }
+                guard 1..<seqMax ~= slice.firstSeq, logs.insert(slice.log).inserted else { throw SegmentError(.malformed, "slices that no store writes") }
             }
             try checkIDs(run, bytes)
             return run

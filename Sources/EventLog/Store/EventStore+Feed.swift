@@ -66,8 +66,17 @@ extension EventStore {
         }
     }
 
+    /// Leaves out so many of the clock's next values.
+    package func advanceClock(by count: UInt64) { writer.withLock { $0.advanceClock(by: count) } }
+
     /// What can be said against an event without knowing its log.
     package static func checkForm(_ event: Event) -> Refusal? { Acceptance.checkForm(event) }
+
+    /// The size of the log of heads that the last checkpoint signed; 0: none was made.
+    package func checkpointSize() throws -> UInt64 {
+        guard let note = try checkpoint() else { return 0 }
+        return try Checkpoint.open(note, key: VerifierKey(verifierKey())).size
+    }
 
     /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
     package func headsConsistency(from size: UInt64) throws -> [Hash256] {

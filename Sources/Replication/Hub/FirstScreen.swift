@@ -19,50 +19,74 @@ struct FirstScreen {
     struct Part {
         var bases: [BaseFrame] = []
         var events: [RecordedEvent] = []
-        /// Logs whose events so far are all in `events`, and how many they are.
-        var whole: [LogID: Seq] = [:]
+        /// Logs whose events so far are all in `events`.
+        var whole: Set<LogID> = []
+        var bytes = 0
     }
 
-    func part() throws -> Part {
-        var part = Part()
+    /// A conversation's newest messages that are wanted.
+    struct Page {
+        var conversation: ConversationID
+        var messages: Int
+        var bytesMax: Int
+    }
+
+    /// The conversations of the screen, in its order.
+    func pages() throws -> [Page] {
         var count = hub.options.firstScreenConversations
         var rows = hub.options.firstScreenLobby
-        var messages = Self.pageMessages
-        var bytes = Self.pageBytes
+        var page = Page(conversation: ConversationID(high: 0, low: 0), messages: Self.pageMessages, bytesMax: Self.pageBytes)
         if case .newest(let conversations, let wanted) = scope {
-            count = Int(clamping: conversations)
+            count = Int(clamping: min(conversations, 1 << 20))
             rows = count
-            messages = Int(clamping: wanted)
-            bytes = 1 << 20
+            page.messages = Int(clamping: wanted)
+            page.bytesMax = Self.partBytesMax
         }
+        var pages: [Page] = []
         for row in try hub.store.lobby(of: identity.user, limit: rows).rows {
             if case .conversations(let ids) = scope, !ids.contains(row.conversation) { continue }
-            try add(row.conversation, messages: count > 0 ? messages : 0, bytesMax: bytes, to: &part)
-            count -= 1
+            page.conversation = row.conversation
+            if pages.count >= count { page.messages = 0 }
+            pages.append(page)
+        }
+        return pages
+    }
+
+    /// The next pages, as many as make a frame.
+    func part(_ pages: inout ArraySlice<Page>) throws -> Part {
+        var part = Part()
+        while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < Self.partBytesMax {
+            pages.removeFirst()
+            try add(page, to: &part)
         }
         return part
     }
 
+    private static let partEventsMax = 4096
+    static let partBytesMax = 512 << 10
+
     /// Adds a conversation's newest messages, over the state before them.
-    func add(_ id: ConversationID, messages: Int, bytesMax: Int, to part: inout Part) throws {
+    private func add(_ page: Page, to part: inout Part) throws {
+        let id = page.conversation
         let log = LogID.conversation(id)
         let visible = hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: false) }
         guard visible > 0 else { return }
         var events: [RecordedEvent] = []
-        var left = messages
+        var left = page.messages
         var bytes = 0
-        if messages > 0 {
+        if page.messages > 0 {
             try hub.store.log.forEachEvent(in: log, range: 1...visible, isReversed: true) { event in
                 events.append(event)
                 bytes += event.event.approximateBytes
                 if case .messageSent = event.event.content { left -= 1 }
-                return left > 0 && bytes < bytesMax && events.count < 4096
+                return left > 0 && bytes < page.bytesMax && events.count < Self.partEventsMax
             }
             events.reverse()
         }
         if events.first?.seq == 1 {
-            part.whole[log] = visible
+            part.whole.insert(log)
             part.events += events
+            part.bytes += bytes
             return
         }
         // A state in the middle of a stream would know nothing of its text so far.
@@ -70,6 +94,7 @@ struct FirstScreen {
         events.removeFirst(first)
         let seq = (events.first?.seq ?? visible + 1) - 1
         guard let base = try hub.store.encodedBase(of: id, at: seq), let range = try hub.heads.tree(of: log, through: seq) else { return }
+        part.bytes += bytes + base.count
         part.bases.append(BaseFrame(log: log, base: base, seq: seq, range: range.encoded, secret: try hub.store.log.secret(of: log)))
         part.events += events
     }

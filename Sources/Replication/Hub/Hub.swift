@@ -31,6 +31,8 @@ public final class Hub: Sendable {
         self.options = options
         heads = HeadCache(store: store.log)
         incarnation = options.execution.random()
+        // Set back to a backup, with a wall clock that stands behind, it would else give the times of its lost days again, one by one.
+        store.log.advanceClock(by: incarnation & 0x7FFF)
         openings = try Incarnations(store: store.log, beginning: incarnation)
         // Commits wait until the index stands, then are folded into it.
         try state.withLock { state in
@@ -110,6 +112,8 @@ public final class Hub: Sendable {
         return tree.root()
     }
 
+    var id: StoreID { options.claimedStore ?? store.log.id }
+
     func withIndex<R>(_ body: (borrowing HubIndex) throws -> R) rethrows -> R { try state.withLock { try body($0.index) } }
 
     /// The connections of those who take part in a conversation now.
@@ -154,6 +158,8 @@ public struct HubOptions: Sendable {
     public var log: @Sendable (String) -> Void = { _ in }
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()
+    /// Whom it says that it is, for tests of hubs that lie.
+    package var claimedStore: StoreID?
     /// A new device's first screen: conversations with their newest messages, and further rows of its lobby.
     package var firstScreenConversations = 20
     package var firstScreenLobby = 50

@@ -21,7 +21,7 @@ public final class HubConnection: @unchecked Sendable {
     private var named: Set<LogID> = []
     /// Frames that must stand behind WELCOME, and what a new device shows first.
     private var held: [Frame] = []
-    private var firstScreen = FirstScreen.Part()
+    private var screen: ArraySlice<FirstScreen.Page> = []
     private var pushes: [(events: [PushedEvent], bytes: Int)] = []
     private var isPushing = false
     /// The position of the last CAUGHT_UP.
@@ -39,6 +39,8 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Bytes of messages that may wait to be handled: who sends more without waiting for credit is cut off.
     private static let backlogBytesMax = 32 << 20
+    /// What a message costs beside its bytes, about.
+    private static let messageOverhead = 256
 
     init(hub: Hub, number: UInt64, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
         self.hub = hub
@@ -57,12 +59,12 @@ public final class HubConnection: @unchecked Sendable {
     public func receive(_ message: [UInt8]) {
         hub.counters.received(message.count)
         let backlog = inbox.withLock { inbox -> Int in
-            inbox.bytes += message.count
+            inbox.bytes += message.count + Self.messageOverhead
             return inbox.bytes
         }
         if backlog > Self.backlogBytesMax { return end(Bye(.overloaded, "more was sent than credit allows")) }
         mailbox.post { [self] in
-            inbox.withLock { $0.bytes -= message.count }
+            inbox.withLock { $0.bytes -= message.count + Self.messageOverhead }
             perform(session.receive(message, at: now))
         }
     }
@@ -109,6 +111,7 @@ public final class HubConnection: @unchecked Sendable {
 
     private func perform(_ effects: [HubSession.Effect]) {
         for effect in effects {
+            if hasEnded { return }
             switch effect {
             case .send(let frame): transmit(frame)
             case .authenticate(let token, let claimed):
@@ -176,12 +179,12 @@ public final class HubConnection: @unchecked Sendable {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
             let isValid = try hello.cursor.map { cursor in
-                try cursor.store == hub.store.log.id
-                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
+                try cursor.store == hub.id
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest) && hello.checkpointSize <= hub.store.log.checkpointSize()
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
-                store: hub.store.log.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+                store: hub.id, incarnation: hub.incarnation, time: now, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
             try addCheckpoint(to: &welcome, since: hello.checkpointSize)
             awaitsHeads = welcome.isGone
             let effects = session.welcome(welcome, at: now)
@@ -194,7 +197,7 @@ public final class HubConnection: @unchecked Sendable {
     private func holds(_ event: HeldEvent?) throws -> Bool {
         guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
-        return try hub.store.log.event(in: event.log, at: event.seq)?.hlc == event.hlc
+        return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
     }
 
     private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
@@ -212,13 +215,13 @@ public final class HubConnection: @unchecked Sendable {
             let newest = changes.filter { if case .conversation = $0.log { true } else { false } }.suffix(Int(clamping: conversations))
             changes = changes.filter { if case .conversation = $0.log { false } else { true } } + newest
         }
-        if position == 0, hello.wantsFirstScreen { firstScreen = try FirstScreen(hub, identity, scope).part() }
+        if position == 0, hello.wantsFirstScreen { screen = try FirstScreen(hub, identity, scope).pages()[...] }
         var offers: [HeadsFrame.Item] = []
         for change in changes {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
                 if case .newest = scope, case .conversation = change.log { continue }
-                feed.want(change.log, from: 1 + (firstScreen.whole[change.log] ?? 0))
+                feed.want(change.log, from: 1)
                 continue
             }
             guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
@@ -229,7 +232,9 @@ public final class HubConnection: @unchecked Sendable {
                 feed.want(change.log, from: first)
             }
         }
-        if !offers.isEmpty { held.append(.heads(HeadsFrame(heads: offers, isProbe: false))) }
+        for start in stride(from: 0, to: offers.count, by: Self.offersMax) {
+            held.append(.heads(HeadsFrame(heads: Array(offers[start..<min(start + Self.offersMax, offers.count)]), isProbe: false)))
+        }
     }
 
     private func offer(_ log: LogID) throws -> HeadsFrame.Item? {
@@ -258,7 +263,6 @@ public final class HubConnection: @unchecked Sendable {
         guarded {
             for frame in held { transmit(frame) }
             held = []
-            try sendFirstScreen()
             // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
             if awaitsHeads {
                 for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
@@ -272,7 +276,7 @@ public final class HubConnection: @unchecked Sendable {
                 }
                 if let offer = try offer(log) { offers.append(offer) }
             }
-            if !offers.isEmpty { transmit(.heads(HeadsFrame(heads: offers, isProbe: false))) }
+            transmit(offers: offers)
             try feedSome()
         }
     }
@@ -282,15 +286,23 @@ public final class HubConnection: @unchecked Sendable {
 
     private var source: Feed.Source { Feed.Source(store: hub.store.log, heads: hub.heads, encode: hub.encoders.encode, visibleSeq: visibleSeq) }
 
-    private func sendFirstScreen() throws {
-        for base in firstScreen.bases {
+    private func sendScreen(_ identity: Identity) throws {
+        let part = try FirstScreen(hub, identity, scope).part(&screen)
+        for base in part.bases {
             let bytes = Frame.base(base).encoded()
             session.fed(bytes: bytes.count)
             hub.counters.sent(bytes.count, events: 0)
             send(bytes)
         }
-        if let piece = try feed.piece(of: firstScreen.events, source) { transmit(piece) }
-        firstScreen = FirstScreen.Part()
+        if let piece = try feed.piece(of: part.events, whole: part.whole, source) { transmit(piece) }
+    }
+
+    private static let offersMax = 1024
+
+    private func transmit(offers: [HeadsFrame.Item]) {
+        for start in stride(from: 0, to: offers.count, by: Self.offersMax) {
+            transmit(.heads(HeadsFrame(heads: Array(offers[start..<min(start + Self.offersMax, offers.count)]), isProbe: false)))
+        }
     }
 
     private func transmit(_ piece: Feed.Piece) {
@@ -304,7 +316,11 @@ public final class HubConnection: @unchecked Sendable {
         if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
         let source = source
         for _ in 0..<Self.piecesAtOnce {
-            guard session.mayFeed else { return }
+            guard session.mayFeed, let identity = session.who else { return }
+            if !screen.isEmpty {
+                try sendScreen(identity)
+                continue
+            }
             guard let piece = try feed.next(source) else { return tellPosition() }
             transmit(piece)
         }
@@ -313,21 +329,19 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        guard feed.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
+        guard feed.isEmpty && screen.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
-        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.store.log.id, incarnation: hub.incarnation, position: position))))
+        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
     }
 
     private func fetch(_ wishes: [Fetch]) {
         for wish in wishes {
             offered.remove(wish.log)
-            if wish.from == 0, case .conversation(let id) = wish.log, let identity = session.who {
-                guarded {
-                    let messages = Int(clamping: min(wish.through, 1000))
-                    try FirstScreen(hub, identity, scope).add(id, messages: messages, bytesMax: 1 << 20, to: &firstScreen)
-                }
+            if wish.from == 0, case .conversation(let id) = wish.log {
+                let messages = Int(clamping: min(wish.through, 1000))
+                screen.append(FirstScreen.Page(conversation: id, messages: messages, bytesMax: FirstScreen.partBytesMax))
                 continue
             }
             // The same silence for what is not there and what is not allowed.

@@ -4,7 +4,7 @@ package import EventLog
 ///
 /// docs/PROTOCOL.md has the table of its states and frames.
 package struct HubSession: Sendable {
-    package enum Effect: Sendable {
+    package enum Effect: Hashable, Sendable {
         case send(Frame)
         /// Check a token; answer with ``authenticated(_:at:)``.
         case authenticate(token: String, claimed: UserID)
@@ -30,16 +30,24 @@ package struct HubSession: Sendable {
 
     private var state = State.awaitingHello
     private var identity: Identity?
+    private var seesEverything = false
     private var isRefreshing = false
-    /// When something was last heard of the peer, when it was last asked, and when it came, in milliseconds.
+    /// Came while another was being checked.
+    private var nextToken: String?
+    /// When the peer came, when something was last heard of it, and when it was last asked, in milliseconds.
+    private var came: UInt64
     private var heard: UInt64
     private var asked: UInt64
     private var pingID: UInt64
+    private var pongs = Allowance()
+    private var typings = Allowance()
     /// Bytes of events that may be sent; below zero after a single event larger than what was left.
     private var credit: Int64 = 0
     private var isStarved = false
     /// Bytes of PUSH that the peer may still send.
     private var pushCredit = Int64(Self.pushCreditBytes)
+    /// PUSHes that are not answered.
+    private var unanswered = 0
     private let limits: Limits
 
     package struct Limits: Sendable {
@@ -55,6 +63,7 @@ package struct HubSession: Sendable {
 
     /// - Parameter seed: for what must differ from session to session; all randomness there is.
     package init(at now: UInt64, seed: UInt64, limits: Limits = Limits()) {
+        came = now
         heard = now
         asked = now
         pingID = seed
@@ -83,42 +92,34 @@ package struct HubSession: Sendable {
         switch (state, frame) {
         case (.awaitingHello, .hello(let hello)): return take(hello)
         case (_, .bye): return end(nil)
-        case (_, .ping(let id)): return [.send(.pong(id))]
-        case (_, .pong): return []
+        case (.authenticating, .ping(let id)), (.beginning, .ping(let id)), (.open, .ping(let id)):
+            return pongs.take(at: now) ? [.send(.pong(id))] : []
+        case (.authenticating, .pong), (.beginning, .pong), (.open, .pong): return []
+        case (.authenticating, .credit(let more)), (.beginning, .credit(let more)), (.open, .credit(let more)): return take(credit: more)
         case (.open, .push(let events)): return take(events, bytes.count)
-        case (.open, .fetch(let wishes)): return wishes.count <= 4096 ? [.fetch(wishes)] : end(Bye(.protocolError, "a FETCH of \(wishes.count) logs"))
-        case (.open, .heads(let heads)): return [.compare(heads)]
-        case (.open, .typing(var typing)):
-            guard let identity else { return [] }
-            // Nobody types for another.
-            if !identity.isService { typing.user = identity.user }
-            return [.typing(typing)]
-        case (.open, .credit(let more)): return take(credit: more)
-        case (.open, .token(let token)):
-            guard let identity, !isRefreshing, token.utf8.count <= WireLimits.tokenBytesMax else { return end(Bye(.protocolError, "a TOKEN too many")) }
-            isRefreshing = true
-            return [.authenticate(token: token, claimed: identity.user)]
-        case (.authenticating, .credit(let more)), (.beginning, .credit(let more)): return take(credit: more)
+        case (.open, .fetch(let wishes)):
+            let bases = wishes.count { $0.from == 0 }
+            guard wishes.count <= WireLimits.fetchesMax, bases <= WireLimits.basesMax else {
+                return end(Bye(.protocolError, "a FETCH of \(wishes.count) logs, \(bases) of them from 0"))
+            }
+            return [.fetch(wishes)]
+        case (.open, .heads(let heads)):
+            guard heads.heads.count <= WireLimits.headsMax else { return end(Bye(.protocolError, "HEADS of \(heads.heads.count) logs")) }
+            return [.compare(heads)]
+        case (.open, .typing(let typing)): return take(typing, at: now)
+        case (.open, .token(let token)): return take(token: token)
         default: return end(Bye(.protocolError, "\(frame.name) is not expected now"))
         }
     }
 
     package mutating func authenticated(_ result: Result<Identity, AuthenticationFailure>, at now: UInt64) -> [Effect] {
-        if isRefreshing {
-            isRefreshing = false
-            guard isOpen else { return [] }
-            switch result {
-            case .success(let new):
-                guard new.user == identity?.user else { return end(Bye(.forbidden, "the new token is another user's")) }
-                identity = new
-                return []
-            case .failure(let failure): return end(Self.bye(failure))
-            }
-        }
+        if isRefreshing { return refreshed(result) }
         guard case .authenticating(let hello) = state else { return [] }
         switch result {
         case .success(let identity):
-            if hello.scope == .everything, !identity.isService { return end(Bye(.forbidden, "only a service account may follow everything")) }
+            guard identity.user == hello.user else { return end(Bye(.forbidden, "the token is not of the user whom HELLO names")) }
+            seesEverything = hello.scope == .everything
+            guard identity.isService || !seesEverything else { return end(Self.notService) }
             guard Replicas.id(user: identity.user, nonce: hello.nonce) == hello.replica else {
                 return end(Bye(.forbidden, "the replica's id is not made of its user and nonce"))
             }
@@ -128,6 +129,24 @@ package struct HubSession: Sendable {
         case .failure(let failure): return end(Self.bye(failure))
         }
     }
+
+    private mutating func refreshed(_ result: Result<Identity, AuthenticationFailure>) -> [Effect] {
+        isRefreshing = false
+        guard isOpen, let old = identity else { return [] }
+        switch result {
+        case .success(let new):
+            guard new.user == old.user else { return end(Bye(.forbidden, "the new token is another user's")) }
+            // What the old token allowed ends with it.
+            guard new.isService || !seesEverything else { return end(Self.notService) }
+            identity = new
+            guard let token = nextToken else { return [] }
+            nextToken = nil
+            return take(token: token)
+        case .failure(let failure): return end(Self.bye(failure))
+        }
+    }
+
+    private static let notService = Bye(.forbidden, "only a service account may follow everything")
 
     /// The answer to `begin`: from here on events may be sent.
     package mutating func welcome(_ welcome: Welcome, at now: UInt64) -> [Effect] {
@@ -148,6 +167,7 @@ package struct HubSession: Sendable {
         if !accepted.isEmpty, !PlantedBug.dropAcknowledgement.isPlanted { effects.append(.send(.accepted(accepted))) }
         if !refused.isEmpty { effects.append(.send(.refused(refused))) }
         if bytes > 0 {
+            unanswered -= 1
             pushCredit += Int64(bytes)
             effects.append(.send(.credit(UInt64(bytes))))
         }
@@ -164,15 +184,23 @@ package struct HubSession: Sendable {
         switch state {
         case .closed: return []
         case .awaitingHello, .authenticating, .beginning:
-            return now >= heard + limits.helloMilliseconds ? end(Bye(.timeout, "no HELLO in time")) : []
+            return Self.milliseconds(since: &came, now) >= limits.helloMilliseconds ? end(Bye(.timeout, "the session did not begin in time")) : []
         case .open:
             if let expiry = identity?.expiresAt, now >= expiry { return end(Bye(.tokenExpired, "the token has expired")) }
-            if now >= heard + limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard for too long")) }
-            guard now >= heard + limits.pingAfterMilliseconds, now >= asked + limits.pingAfterMilliseconds else { return [] }
+            let silence = Self.milliseconds(since: &heard, now)
+            if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard for too long")) }
+            let pause = Self.milliseconds(since: &asked, now)
+            guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now
             pingID &+= 1
             return [.send(.ping(pingID))]
         }
+    }
+
+    /// A clock that was set back starts the time anew: else nothing would be late for as long as it was set back.
+    static func milliseconds(since start: inout UInt64, _ now: UInt64) -> UInt64 {
+        start = min(start, now)
+        return now - start
     }
 
     /// Ends the session from the hub's side.
@@ -189,29 +217,56 @@ package struct HubSession: Sendable {
         guard hello.versions.overlaps(WireLimits.versions) else {
             return end(Bye(.unsupportedVersion, "this hub speaks versions \(WireLimits.versions.lowerBound) to \(WireLimits.versions.upperBound)"))
         }
-        guard hello.credit >= WireLimits.creditMin, hello.credit <= 1 << 40 else {
-            return end(Bye(.protocolError, "credit must be at least \(WireLimits.creditMin) bytes"))
+        guard WireLimits.creditMin...WireLimits.creditMax ~= hello.credit else {
+            return end(Bye(.protocolError, "credit must be \(WireLimits.creditMin) to \(WireLimits.creditMax) bytes"))
         }
         let bytes = hello.pushed.reduce(0) { $0 + $1.envelope.count + $1.body.count }
-        guard bytes <= WireLimits.helloPushBytesMax || hello.pushed.count == 1 else { return end(Bye(.protocolError, "HELLO carries too many events")) }
+        // A single event may be larger: it would have to wait else.
+        guard hello.pushed.count <= 1 || bytes <= WireLimits.helloPushBytesMax && hello.pushed.count <= WireLimits.pushEventsMax else {
+            return end(Bye(.protocolError, "HELLO carries too many events"))
+        }
         credit = Int64(min(hello.credit, Self.creditMax))
         state = .authenticating(hello)
         return [.authenticate(token: hello.token, claimed: hello.user)]
     }
 
     private mutating func take(_ events: [PushedEvent], _ bytes: Int) -> [Effect] {
-        guard events.count <= WireLimits.pushEventsMax else { return end(Bye(.protocolError, "a PUSH of \(events.count) events")) }
-        guard pushCredit > 0 else { return end(Bye(.protocolError, "a PUSH beyond the credit")) }
+        guard 1...WireLimits.pushEventsMax ~= events.count else { return end(Bye(.protocolError, "a PUSH of \(events.count) events")) }
+        guard pushCredit > 0, unanswered < WireLimits.pushesMax else { return end(Bye(.protocolError, "a PUSH beyond the credit")) }
         pushCredit -= Int64(bytes)
+        unanswered += 1
         return [.push(events, bytes: bytes)]
     }
 
     private mutating func take(credit more: UInt64) -> [Effect] {
-        guard more <= 1 << 40 else { return end(Bye(.protocolError, "no such credit")) }
+        guard more <= WireLimits.creditMax else { return end(Bye(.protocolError, "no such credit")) }
         credit = min(credit + Int64(more), Int64(Self.creditMax))
         guard isStarved, credit > 0 else { return [] }
         isStarved = false
         return isOpen ? [.pump] : []
+    }
+
+    private mutating func take(_ typing: Typing, at now: UInt64) -> [Effect] {
+        guard let identity else { return [] }
+        // A service types for many.
+        if identity.isService { return [.typing(typing)] }
+        guard typings.take(at: now) else { return [] }
+        var typing = typing
+        // Nobody types for another.
+        typing.user = identity.user
+        return [.typing(typing)]
+    }
+
+    private mutating func take(token: String) -> [Effect] {
+        guard let identity else { return [] }
+        guard token.utf8.count <= WireLimits.tokenBytesMax else { return end(Bye(.protocolError, "a TOKEN of \(token.utf8.count) bytes")) }
+        // Who sends one cannot know whether the last was checked: the newest counts.
+        guard !isRefreshing else {
+            nextToken = token
+            return []
+        }
+        isRefreshing = true
+        return [.authenticate(token: token, claimed: identity.user)]
     }
 
     private static func bye(_ failure: AuthenticationFailure) -> Bye {
@@ -223,7 +278,8 @@ extension Frame {
     /// Its name in docs/PROTOCOL.md.
     package var name: String {
         switch self {
-        case .hello, .welcome: "HELLO"
+        case .hello: "HELLO"
+        case .welcome: "WELCOME"
         case .push: "PUSH"
         case .accepted: "ACCEPTED"
         case .refused: "REFUSED"

@@ -12,10 +12,20 @@ extension Replica {
     ///
     /// - Throws: `ReplicaError`: `forked` if a head is not what the events lead to, `badPeer`; `EventLogError`.
     func keep(_ frame: Frame) throws -> Kept {
+        do {
+            return try keepUnchecked(frame)
+        } catch let error as SegmentError {
+            throw ReplicaError(.badPeer, "\(error)")
+        } catch let error as CodecError {
+            throw ReplicaError(.badPeer, "an event cannot be read: \(error.problem)")
+        }
+    }
+
+    private func keepUnchecked(_ frame: Frame) throws -> Kept {
         switch frame {
         case .segment(let segment):
-            return try keep(
-                SegmentCodec.decode(segment.run), segment.logs)
+            if let kept = try keepWhole(segment) { return kept }
+            return try keep(SegmentCodec.decode(segment.run), segment.logs)
         case .events(let frame):
             let events = try frame.items.map { item in
                 guard let commitment = item.commitment else { return try EventCodec.decode(envelope: item.envelope, body: item.body) }
@@ -26,6 +36,44 @@ extension Replica {
             try state.withLock { try $0.previews.take(base, in: store) }
             return Kept()
         default: return Kept()
+        }
+    }
+
+    /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
+    private func keepWhole(_ segment: SegmentFrame) throws -> Kept? {
+        guard segment.run.count >= Self.wholeBytesMin, state.withLock({ $0.outbox.entries.isEmpty }) else { return nil }
+        var noteOf: [LogID: LogNote] = [:]
+        for note in segment.logs { noteOf[note.log] = note }
+        let before = store.log.lastPosition
+        do {
+            let logs = try store.log.adoptRun(segment.run, secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
+                guard let head = noteOf[log]?.head else { return }
+                guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
+                guard head.root == tree.root() else {
+                    throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
+                }
+            }
+            try settlePreviews(Array(logs.keys))
+        } catch let error as EventLogError where error.code == .invalidArgument {
+            return nil
+        }
+        return Kept(events: Int(store.log.lastPosition - before))
+    }
+
+    private static let wholeBytesMin = 32 << 10
+
+    /// A preview that its log has reached from below: what it holds beyond is taken too, and it goes.
+    private func settlePreviews(_ logs: [LogID]) throws {
+        try state.withLock { state in
+            for log in logs where state.previews.has(log) {
+                let rest = try state.previews.settle(log, heldSeq: store.log.lastSeq(of: log), in: store)
+                if let first = rest.first, try store.log.lastSeq(of: log) + 1 == first.seq {
+                    _ = try store.log.adoptBlocking(rest, secrets: [:])
+                    let changed = try state.outbox.confirmed(rest)
+                    show(state.outbox, changed)
+                }
+                if try state.previews.isReached(log, heldSeq: store.log.lastSeq(of: log)) { try state.previews.drop(log, in: store) }
+            }
         }
     }
 
@@ -46,6 +94,7 @@ extension Replica {
             let last = try store.log.lastSeq(of: log)
             held[log] = last
             let came = byLog[log]!
+            guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
             for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
                 throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
             }
@@ -58,7 +107,7 @@ extension Replica {
             guard first.seq == last + 1 else {
                 skipped.insert(log)
                 if try !state.withLock({ try $0.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) }) {
-                    kept.wishes.append(Fetch(log: log, from: last + 1, through: 0))
+                    kept.wishes.append(try wish(for: log, heldSeq: last))
                 }
                 continue
             }
@@ -71,26 +120,23 @@ extension Replica {
             }
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
         }
-        var taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
+        let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
         if !taken.isEmpty {
             _ = try store.log.adoptBlocking(taken, secrets: secrets)
             kept.events = taken.count
         }
+        try settlePreviews(order)
         try state.withLock { state in
-            // A preview that the log has reached from below: what it holds beyond is taken too, and it goes.
-            for log in order where state.previews.has(log) {
-                let rest = try state.previews.settle(log, heldSeq: store.log.lastSeq(of: log), in: store)
-                guard try store.log.lastSeq(of: log) >= rest.first.map({ $0.seq - 1 }) ?? 0 else { continue }
-                if let first = rest.first, try store.log.lastSeq(of: log) + 1 == first.seq {
-                    _ = try store.log.adoptBlocking(rest, secrets: [:])
-                    taken += rest
-                }
-                if try state.previews.isReached(log, heldSeq: store.log.lastSeq(of: log)) { try state.previews.drop(log, in: store) }
-            }
             let changed = try state.outbox.confirmed(taken)
             show(state.outbox, changed)
         }
         return kept
+    }
+
+    /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
+    private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
+        guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else { return Fetch(log: log, from: heldSeq + 1, through: 0) }
+        return Fetch(log: log, from: 0, through: messages)
     }
 
     static func seeds(_ secret: [UInt8]) throws -> PuncturedSeeds {

@@ -39,13 +39,13 @@ extension Replica {
         var newest: HeldEvent?
         // Its commits rise by its clock: if it has the newest, it has those before.
         try store.log.replay(from: state.place + 1) { event in
-            if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(log: event.log, seq: event.seq, hlc: event.hlc) }
+            if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
             return true
         }
         return newest
     }
 
-    private func savedScope() throws -> Scope? {
+    func savedScope() throws -> Scope? {
         guard let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.scope) }) else { return nil }
         return try bytes.withUnsafeBytes { try Scope(Fields($0)) }
     }
@@ -93,6 +93,9 @@ extension Replica {
             new = try Checkpoint.open(welcome.checkpoint, key: key)
         } catch {
             throw ReplicaError(.forked, "the hub's checkpoint is not signed by \(key): \(error)")
+        }
+        if welcome.isGone, let old = try savedCheckpoint(), new.size < old.size {
+            keepEvidence("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows one of \(new.size)")
         }
         if !welcome.isGone, let old = try savedCheckpoint() {
             let isConsistent =

@@ -233,6 +233,7 @@ public final class ReplicaConnection: @unchecked Sendable {
                 continue
             }
             guard let comparison else { continue }
+            guard item.head.size <= held else { throw ReplicaError(.badPeer, "a head of \(item.log) beyond what was asked for") }
             let isEqual =
                 try item.head.size == 0 || PlantedBug.skipHeadCheck.isPlanted || replica.root(of: item.log, at: item.head.size) == item.head.root
             switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: isEqual) {

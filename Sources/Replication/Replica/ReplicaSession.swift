@@ -2,7 +2,7 @@ internal import EventLog
 
 /// The replica's end of a session as a value: frames and the time go in, what is to be done comes out. No socket, disk, clock or thread.
 package struct ReplicaSession: Sendable {
-    package enum Effect: Sendable {
+    package enum Effect: Hashable, Sendable {
         case send(Frame)
         case welcomed(Welcome)
         /// SEGMENT, EVENTS or BASE: check it, keep it durably, then say ``kept(bytes:)``.
@@ -21,11 +21,17 @@ package struct ReplicaSession: Sendable {
     private enum State: Sendable { case idle, awaitingWelcome, open, closed }
 
     private var state = State.idle
+    private var offered = WireLimits.versions
+    private var began: UInt64
     private var heard: UInt64
     private var asked: UInt64
     private var pingID: UInt64
-    /// Bytes of PUSH that may be sent.
+    private var pongs = Allowance()
+    /// Bytes of PUSH that may be sent, and PUSHes that are not answered.
     private var pushCredit: Int64 = 0
+    private var unanswered = 0
+    /// Bytes of events that the hub may still send.
+    private var given: Int64 = 0
     /// Bytes that were kept and not yet given back as credit.
     private var owed: UInt64 = 0
     private let limits: HubSession.Limits
@@ -33,6 +39,7 @@ package struct ReplicaSession: Sendable {
     package static let window: UInt64 = 8 << 20
 
     package init(at now: UInt64, seed: UInt64, limits: HubSession.Limits = HubSession.Limits()) {
+        began = now
         heard = now
         asked = now
         pingID = seed
@@ -41,13 +48,15 @@ package struct ReplicaSession: Sendable {
 
     package var isOpen: Bool { state == .open }
     package var isClosed: Bool { state == .closed }
-    package var mayPush: Bool { isOpen && pushCredit > 0 }
+    package var mayPush: Bool { isOpen && pushCredit > 0 && unanswered < WireLimits.pushesMax }
     package var pushBytes: Int { Int(clamping: max(pushCredit, 0)) }
 
     package mutating func start(_ hello: Hello, at now: UInt64) -> [Effect] {
         guard state == .idle else { return [] }
         state = .awaitingWelcome
-        heard = now
+        began = now
+        offered = hello.versions
+        given = Int64(clamping: hello.credit)
         return [.send(.hello(hello))]
     }
 
@@ -64,22 +73,28 @@ package struct ReplicaSession: Sendable {
         case (_, .bye(let bye)):
             state = .closed
             return [.ended(bye, byHub: true)]
-        case (_, .ping(let id)): return [.send(.pong(id))]
-        case (_, .pong): return []
+        case (.awaitingWelcome, .ping(let id)), (.open, .ping(let id)): return pongs.take(at: now) ? [.send(.pong(id))] : []
+        case (.awaitingWelcome, .pong), (.open, .pong): return []
         case (.awaitingWelcome, .welcome(let welcome)):
-            guard WireLimits.versions.contains(welcome.version) else { return end(Bye(.unsupportedVersion, "the hub chose version \(welcome.version)")) }
+            guard offered.contains(welcome.version) else { return end(Bye(.unsupportedVersion, "the hub chose version \(welcome.version)")) }
+            guard welcome.credit <= WireLimits.creditMax else { return end(Bye(.protocolError, "no such credit")) }
             state = .open
-            pushCredit = Int64(clamping: welcome.credit)
+            heard = now
+            pushCredit = Int64(welcome.credit)
             return [.welcomed(welcome), .mayPush]
-        case (.open, .segment), (.open, .events), (.open, .base): return [.keep(frame, bytes: bytes.count)]
+        case (.open, .segment), (.open, .events), (.open, .base):
+            guard given > 0 else { return end(Bye(.protocolError, "\(frame.name) beyond the credit")) }
+            given -= Int64(bytes.count)
+            return [.keep(frame, bytes: bytes.count)]
         case (.open, .accepted(let answers)): return [.answered(accepted: answers, refused: [])]
         case (.open, .refused(let answers)): return [.answered(accepted: [], refused: answers)]
         case (.open, .caughtUp(let caughtUp)): return [.caughtUp(caughtUp.cursor)]
         case (.open, .heads(let heads)): return [.heads(heads)]
         case (.open, .typing(let typing)): return [.typing(typing)]
         case (.open, .credit(let more)):
-            guard more <= 1 << 40, pushCredit < 1 << 41 else { return end(Bye(.protocolError, "no such credit")) }
+            guard more <= WireLimits.creditMax, pushCredit <= Int64(WireLimits.creditMax) else { return end(Bye(.protocolError, "no such credit")) }
             pushCredit += Int64(more)
+            unanswered = max(unanswered - 1, 0)
             return [.mayPush]
         default: return end(Bye(.protocolError, "\(frame.name) is not expected now"))
         }
@@ -90,20 +105,37 @@ package struct ReplicaSession: Sendable {
         guard isOpen else { return [] }
         owed += UInt64(bytes)
         guard owed >= Self.window / 8 else { return [] }
+        given += Int64(owed)
         defer { owed = 0 }
         return [.send(.credit(owed))]
     }
 
     package mutating func push(_ events: [PushedEvent]) -> [Effect] {
-        guard isOpen else { return [] }
+        guard isOpen, !events.isEmpty else { return [] }
         let frame = Frame.push(events)
         pushCredit -= Int64(frame.encoded().count)
+        unanswered += 1
         return [.send(frame)]
     }
 
-    package mutating func fetch(_ wishes: [Fetch]) -> [Effect] { isOpen && !wishes.isEmpty ? [.send(.fetch(wishes))] : [] }
+    package mutating func fetch(_ wishes: [Fetch]) -> [Effect] {
+        guard isOpen else { return [] }
+        let bases = Self.pieces(wishes.filter { $0.from == 0 }, WireLimits.basesMax)
+        return (bases + Self.pieces(wishes.filter { $0.from > 0 }, WireLimits.fetchesMax)).map { .send(.fetch($0)) }
+    }
 
-    package mutating func compare(_ heads: HeadsFrame) -> [Effect] { isOpen ? [.send(.heads(heads))] : [] }
+    package mutating func compare(_ heads: HeadsFrame) -> [Effect] {
+        guard isOpen else { return [] }
+        var pieces = Self.pieces(heads.heads, WireLimits.headsMax)
+        if pieces.isEmpty { pieces = [[]] }
+        return pieces.enumerated().map { index, piece in
+            .send(.heads(HeadsFrame(heads: piece, isProbe: heads.isProbe, isLast: heads.isLast && index == pieces.count - 1)))
+        }
+    }
+
+    private static func pieces<Element>(_ all: [Element], _ most: Int) -> [[Element]] {
+        stride(from: 0, to: all.count, by: most).map { Array(all[$0..<min($0 + most, all.count)]) }
+    }
 
     package mutating func renew(token: String) -> [Effect] { isOpen ? [.send(.token(token))] : [] }
 
@@ -112,10 +144,14 @@ package struct ReplicaSession: Sendable {
     package mutating func tick(at now: UInt64) -> [Effect] {
         switch state {
         case .idle, .closed: return []
-        case .awaitingWelcome: return now >= heard + limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
+        case .awaitingWelcome:
+            return
+                HubSession.milliseconds(since: &began, now) >= limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
         case .open:
-            if now >= heard + limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard of the hub for too long")) }
-            guard now >= heard + limits.pingAfterMilliseconds, now >= asked + limits.pingAfterMilliseconds else { return [] }
+            let silence = HubSession.milliseconds(since: &heard, now)
+            if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard of the hub for too long")) }
+            let pause = HubSession.milliseconds(since: &asked, now)
+            guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now
             pingID &+= 1
             return [.send(.ping(pingID))]

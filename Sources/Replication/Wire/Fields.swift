@@ -35,6 +35,13 @@ package struct Fields {
         return 0
     }
 
+    /// A seq or a log's size, which can be counted on from.
+    package func seq(_ field: UInt64) throws -> Seq {
+        let value = number(field)
+        guard value <= WireLimits.seqMax else { throw CodecError(.badValue) }
+        return value
+    }
+
     private func raw(_ field: UInt64) -> UnsafeRawBufferPointer {
         for entry in values.reversed() where entry.field == field { if case .bytes(let value) = entry.value { return value } }
         return UnsafeRawBufferPointer(start: nil, count: 0)
@@ -77,11 +84,14 @@ package struct Fields {
         return result
     }
 
-    /// A log is a conversation's 16 bytes in field 1, or a user's name in field 2.
-    package func log() throws -> LogID { has(1) ? .conversation(try identifier(1)) : .user(try user(2)) }
+    /// A log is a conversation's 16 bytes in field 1, or a user's name in field 2: just one of them.
+    package func log() throws -> LogID {
+        guard has(1) != has(2) else { throw CodecError(.badValue) }
+        return has(1) ? .conversation(try identifier(1)) : .user(try user(2))
+    }
 
     package func head(_ field: UInt64) throws -> LogHead {
         let fields = try message(field)
-        return LogHead(size: fields.number(1), root: try fields.hash(2))
+        return LogHead(size: try fields.seq(1), root: try fields.hash(2))
     }
 }

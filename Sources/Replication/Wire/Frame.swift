@@ -63,7 +63,7 @@ package struct Hello: Hashable, Sendable {
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
     /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
-    package var newest: HeldEvent?
+    package var newest: HeldEvent? = nil
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -71,6 +71,21 @@ package struct HeldEvent: Hashable, Sendable {
     package var log: LogID
     package var seq: Seq
     package var hlc: HLC
+    /// Who made it: a hub that was set back and whose wall clock stands still may give another event the same time.
+    package var replica: ReplicaID
+    package var counter: UInt64
+
+    package init(log: LogID, seq: Seq, hlc: HLC, replica: ReplicaID, counter: UInt64) {
+        self.log = log
+        self.seq = seq
+        self.hlc = hlc
+        self.replica = replica
+        self.counter = counter
+    }
+
+    package init(_ event: RecordedEvent) {
+        self.init(log: event.log, seq: event.seq, hlc: event.hlc, replica: event.origin.replica, counter: event.origin.counter)
+    }
 }
 
 package struct Welcome: Hashable, Sendable {
@@ -235,9 +250,24 @@ public enum WireLimits {
     public static let messageBytesMax = 8 << 20
     /// Bytes of events that a HELLO may carry.
     package static let helloPushBytesMax = 256 << 10
-    /// The least credit that a peer may give: one largest event must fit.
+    /// The least credit that a peer may give: one largest event must fit. The most, at once: what counts it must not overflow.
     package static let creditMin: UInt64 = 5 << 20
+    package static let creditMax: UInt64 = 1 << 40
     package static let tokenBytesMax = 16 << 10
     /// Events of one PUSH.
     package static let pushEventsMax = 4096
+    /// PUSHes that may be unanswered: small ones are remembered at more than their bytes.
+    package static let pushesMax = 1024
+    /// Logs of one FETCH, and of one HEADS that a hub takes: each costs it a look-up.
+    package static let fetchesMax = 4096
+    package static let headsMax = 1024
+    /// Conversations of one FETCH whose newest part is asked for: a hub has them in memory at once.
+    package static let basesMax = 16
+    /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
+    package static let seqMax: Seq = 1 << 62
+    /// What is said to people: longer is cut.
+    package static let reasonBytesMax = 1024
+    package static let detailBytesMax = 4096
+    /// A peer cannot send others away for ever.
+    package static let retryAfterMillisecondsMax: UInt64 = 86_400_000
 }

@@ -64,8 +64,8 @@ extension Frame {
         case .bye(let bye):
             number = 14
             body.put(number: 1, UInt64(bye.code.rawValue))
-            body.put(text: 2, bye.reason)
-            body.put(number: 3, bye.retryAfterMilliseconds)
+            body.put(text: 2, bye.reason.cut(toBytes: WireLimits.reasonBytesMax))
+            body.put(number: 3, min(bye.retryAfterMilliseconds, WireLimits.retryAfterMillisecondsMax))
         case .token(let token):
             number = 15
             body.put(text: 1, token)
@@ -96,7 +96,7 @@ extension Frame {
 
     /// Reads one frame. Bytes of a peer: anything wrong is an error, nothing is believed.
     package init(decoding bytes: [UInt8]) throws(FrameError) {
-        guard bytes.count <= WireLimits.messageBytesMax else { throw FrameError("a message of \(bytes.count) bytes") }
+        guard bytes.count <= WireLimits.messageBytesMax else { throw FrameError(.tooLarge) }
         do {
             self = try bytes.withUnsafeBytes { bytes in
                 var reader = ByteReader(bytes)
@@ -107,7 +107,7 @@ extension Frame {
                 return try Self(number: tag >> 3, fields)
             }
         } catch {
-            throw FrameError("a message is no frame")
+            throw FrameError((error as? CodecError)?.problem ?? .badValue)
         }
     }
 
@@ -124,7 +124,7 @@ extension Frame {
                 EventsFrame.Item(envelope: item.bytes(1), body: item.bytes(2), commitment: try item.has(3) ? item.hash(3) : nil)
             }
             self = .events(EventsFrame(items: items, logs: try fields.messages(2, LogNote.init)))
-        case 8: self = .fetch(try fields.messages(1) { Fetch(log: try $0.log(), from: $0.number(3), through: $0.number(4)) })
+        case 8: self = .fetch(try fields.messages(1) { Fetch(log: try $0.log(), from: try $0.seq(3), through: try $0.seq(4)) })
         case 9: self = .caughtUp(CaughtUp(cursor: try Cursor(fields.message(1))))
         case 10: self = .credit(fields.number(1))
         case 11: self = .typing(Typing(conversation: try fields.identifier(1), user: try fields.user(2), isTyping: fields.number(3) != 0))
@@ -132,7 +132,10 @@ extension Frame {
         case 13: self = .pong(fields.number(1))
         case 14:
             let code = Bye.Code(rawValue: UInt32(clamping: fields.number(1))) ?? .internalError
-            self = .bye(Bye(code, String(try fields.text(2).prefix(512)), retryAfterMilliseconds: fields.number(3)))
+            self = .bye(
+                Bye(
+                    code, try fields.text(2).cut(toBytes: WireLimits.reasonBytesMax),
+                    retryAfterMilliseconds: min(fields.number(3), WireLimits.retryAfterMillisecondsMax)))
         case 15: self = .token(try fields.text(1))
         case 16:
             let heads = try fields.messages(1) { HeadsFrame.Item(log: try $0.log(), head: try $0.head(3)) }
@@ -140,7 +143,7 @@ extension Frame {
         case 17:
             self = .base(
                 BaseFrame(
-                    log: try fields.log(), base: fields.bytes(3), seq: fields.number(4), range: fields.bytes(5), secret: fields.bytes(6)))
+                    log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6)))
         default: throw CodecError(.badField)
         }
     }
@@ -148,8 +151,9 @@ extension Frame {
 
 /// What is wrong with a peer's bytes.
 package struct FrameError: Error, CustomStringConvertible {
-    package let description: String
-    package init(_ description: String) { self.description = description }
+    package let problem: CodecError.Problem
+    package init(_ problem: CodecError.Problem) { self.problem = problem }
+    package var description: String { "a message is no frame: \(problem)" }
 }
 
 extension Cursor {
@@ -165,29 +169,36 @@ extension Cursor {
 }
 
 extension Scope {
+    /// Said beside what belongs to it: an empty list must not read as all conversations, nor a newer version's scope as a wider one.
+    private enum Kind: UInt64 { case mine, everything, conversations, newest }
+
     func encode(into out: inout ByteBuffer) {
+        func put(_ kind: Kind) { out.put(number: 1, kind.rawValue) }
         switch self {
-        case .mine: break
-        case .everything: out.put(number: 1, 1)
-        case .conversations(let ids): for id in ids { out.put(bytes: 2, id.bytes) }
+        case .mine: put(.mine)
+        case .everything: put(.everything)
+        case .conversations(let ids):
+            put(.conversations)
+            for id in ids { out.put(bytes: 2, id.bytes) }
         case .newest(let conversations, let messages):
+            put(.newest)
             out.put(number: 3, conversations)
             out.put(number: 4, messages)
         }
     }
 
     init(_ fields: Fields) throws {
-        if fields.number(1) != 0 {
-            self = .everything
-        } else if fields.has(2) {
-            self = .conversations(try fields.all(2).map { bytes in
-                guard let id = ConversationID(bytes: bytes) else { throw CodecError(.badValue) }
-                return id
-            })
-        } else if fields.number(3) != 0 {
-            self = .newest(conversations: fields.number(3), messages: fields.number(4))
-        } else {
-            self = .mine
+        switch Kind(rawValue: fields.number(1)) {
+        case .mine: self = .mine
+        case .everything: self = .everything
+        case .conversations:
+            self = .conversations(
+                try fields.all(2).map { bytes in
+                    guard let id = ConversationID(bytes: bytes) else { throw CodecError(.badValue) }
+                    return id
+                })
+        case .newest: self = .newest(conversations: fields.number(3), messages: fields.number(4))
+        case nil: throw CodecError(.badValue)
         }
     }
 }
@@ -211,6 +222,8 @@ extension Hello {
                 $0.put(log: newest.log)
                 $0.put(number: 3, newest.seq)
                 $0.put(fixed: 4, newest.hlc.rawValue)
+                $0.put(bytes: 5, newest.replica.bytes)
+                $0.put(number: 6, newest.counter)
             }
         }
     }
@@ -233,7 +246,8 @@ extension Hello {
         wantsFirstScreen = fields.number(12) != 0
         if fields.has(13) {
             let held = try fields.message(13)
-            newest = HeldEvent(log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)))
+            newest = HeldEvent(
+                log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)), replica: try held.identifier(5), counter: held.number(6))
         }
     }
 }
@@ -300,7 +314,7 @@ extension Accepted {
         log = try fields.log()
         replica = try fields.identifier(3)
         counter = fields.number(4)
-        seq = fields.number(5)
+        seq = try fields.seq(5)
         hlc = HLC(rawValue: fields.number(6))
         isDuplicate = fields.number(7) != 0
     }
@@ -312,7 +326,7 @@ extension Refused {
         out.put(bytes: 3, replica.bytes)
         out.put(number: 4, counter)
         out.put(text: 5, code)
-        out.put(text: 6, detail)
+        out.put(text: 6, detail.cut(toBytes: WireLimits.detailBytesMax))
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -320,8 +334,9 @@ extension Refused {
         replica = try fields.identifier(3)
         counter = fields.number(4)
         code = try fields.text(5)
-        detail = try fields.text(6)
-        guard 1...64 ~= code.utf8.count, detail.utf8.count <= 4096 else { throw CodecError(.badValue) }
+        // The answer counts, not how much is said about it.
+        detail = try fields.text(6).cut(toBytes: WireLimits.detailBytesMax)
+        guard 1...64 ~= code.utf8.count else { throw CodecError(.badValue) }
     }
 }
 
@@ -336,6 +351,16 @@ extension LogNote {
         log = try fields.log()
         secret = fields.bytes(3)
         head = fields.has(4) ? try fields.head(4) : nil
+    }
+}
+
+extension String {
+    /// Its first scalars that take no more than so many bytes of UTF-8.
+    package func cut(toBytes most: Int) -> String {
+        guard utf8.count > most else { return self }
+        var end = utf8.index(utf8.startIndex, offsetBy: most)
+        while UTF8.isContinuation(utf8[end]) { end = utf8.index(before: end) }
+        return String(self[..<end])
     }
 }
 

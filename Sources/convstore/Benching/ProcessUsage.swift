@@ -2,6 +2,8 @@ import Glibc
 
 /// What the system counts of this process.
 enum ProcessUsage {
+    static var id: Int32 { getpid() }
+
     /// Bytes that it caused to be written to devices.
     static var bytesWritten: Int { field("write_bytes:", of: "/proc/self/io") ?? 0 }
 

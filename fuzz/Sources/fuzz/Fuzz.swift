@@ -17,7 +17,8 @@ import Interchange
     case "journal": Fuzz.journal(input)
     case "line": Fuzz.line(input)
     case "stream": Fuzz.stream(input)
-    default: fatalError("FUZZ_TARGET is none of event, run, frame, journal, line, stream")
+    case "wire": WireFuzz.frame(input)
+    default: fatalError("FUZZ_TARGET is none of event, run, frame, journal, line, stream, wire")
     }
     return 0
 }

@@ -1,0 +1,260 @@
+import EventLog
+@testable import Replication
+import Testing
+
+@Suite("The hub's session") struct HubSessionTests {
+    private static let user = FrameSamples.user
+
+    private func begin(_ change: (inout Hello) -> Void) -> (session: HubSession, effects: [HubSession.Effect]) {
+        var hello = FrameSamples.hello()
+        change(&hello)
+        var session = HubSession(at: 0, seed: 1)
+        let effects = session.receive(Frame.hello(hello).encoded(), at: 0)
+        return (session, effects)
+    }
+
+    @Test("HELLO, token, WELCOME, then the events that HELLO carried") func course() {
+        var hello = FrameSamples.hello()
+        hello.pushed = [FrameSamples.pushed("a", counter: 1)]
+        var session = HubSession(at: 0, seed: 1)
+        #expect(session.receive(Frame.hello(hello).encoded(), at: 0) == [.authenticate(token: "", claimed: Self.user)])
+        let identity = Identity(user: Self.user)
+        #expect(session.authenticated(.success(identity), at: 0) == [.begin(identity, hello)])
+        #expect(!session.isOpen && !session.mayFeed)
+        var welcome = FrameSamples.welcome
+        welcome.credit = HubSession.pushCreditBytes
+        #expect(session.welcome(FrameSamples.welcome, at: 0) == [.send(.welcome(welcome)), .push(hello.pushed, bytes: 0), .pump])
+        #expect(session.isOpen && session.mayFeed && session.feedBytes == 8 << 20)
+    }
+
+    // Beginning.
+
+    @Test("versions meet in what both speak, or nowhere", arguments: [1...1, 1...9] as [ClosedRange<UInt32>])
+    func versions(_ versions: ClosedRange<UInt32>) {
+        #expect(begin { $0.versions = versions }.effects.bye == nil)
+    }
+
+    @Test("a peer of versions that this hub does not speak is told so", arguments: [2...2, 2...UInt32.max])
+    func newer(_ versions: ClosedRange<UInt32>) {
+        #expect(begin { $0.versions = versions }.effects.bye == Bye(.unsupportedVersion, "this hub speaks versions 1 to 1"))
+    }
+
+    @Test("HELLO gives credit for one largest event at least, and for what can be counted at most")
+    func credit() {
+        for bad in [0, WireLimits.creditMin - 1, WireLimits.creditMax + 1, .max] { #expect(begin { $0.credit = bad }.effects.bye?.code == .protocolError) }
+        for good in [WireLimits.creditMin, WireLimits.creditMax] { #expect(begin { $0.credit = good }.effects.bye == nil) }
+    }
+
+    @Test("HELLO carries so many events and no more, or one of any size") func helloEvents() {
+        func event(_ bytes: Int) -> PushedEvent { PushedEvent(envelope: [], body: [UInt8](repeating: 1, count: bytes), isFirstSending: true) }
+        let most = WireLimits.helloPushBytesMax
+        #expect(begin { $0.pushed = [event(most / 2), event(most / 2)] }.effects.bye == nil)
+        #expect(begin { $0.pushed = [event(most / 2), event(most / 2 + 1)] }.effects.bye?.code == .protocolError)
+        #expect(begin { $0.pushed = [event(4 << 20)] }.effects.bye == nil)
+        #expect(begin { $0.pushed = Array(repeating: event(0), count: WireLimits.pushEventsMax) }.effects.bye == nil)
+        #expect(begin { $0.pushed = Array(repeating: event(0), count: WireLimits.pushEventsMax + 1) }.effects.bye?.code == .protocolError)
+    }
+
+    @Test("a replica's id is its user's and nonce's, and its token's") func replicaID() {
+        func answer(_ identity: Identity, _ change: (inout Hello) -> Void) -> Bye? {
+            var session = begin(change).session
+            return session.authenticated(.success(identity), at: 0).bye
+        }
+        let mine = Identity(user: Self.user), other = Identity(user: UserID("eve")!)
+        #expect(answer(mine) { _ in } == nil)
+        #expect(answer(mine) { $0.nonce[0] ^= 1 }?.code == .forbidden)
+        #expect(answer(mine) { $0.replica = ReplicaID(high: 1, low: 2) }?.code == .forbidden)
+        // Another's replica, with one's own token; one's own replica, with another's.
+        #expect(answer(other) { _ in }?.code == .forbidden)
+        #expect(answer(other) { $0.user = other.user }?.code == .forbidden)
+        #expect(answer(mine) { $0.scope = .everything }?.code == .forbidden)
+        #expect(answer(Identity(user: Self.user, isService: true)) { $0.scope = .everything } == nil)
+    }
+
+    @Test("a token that is not taken ends the session, and says whether a new one would do") func badToken() {
+        var session = HubState.authenticating.make()
+        #expect(session.authenticated(.failure(AuthenticationFailure()), at: 0).bye == Bye(.unauthenticated, "the token is not valid"))
+        session = HubState.authenticating.make()
+        #expect(session.authenticated(.failure(AuthenticationFailure(isExpired: true)), at: 0).bye?.code == .tokenExpired)
+    }
+
+    // Deadlines.
+
+    @Test("a session that does not begin in time ends, whatever else the peer says", arguments: [HubState.awaitingHello, .authenticating, .beginning])
+    func lateHello(_ state: HubState) {
+        var session = state.make(at: 5000)
+        #expect(session.tick(at: 14_999).isEmpty)
+        // A stranger that only pings does not stay.
+        if state != .awaitingHello { #expect(session.receive(Frame.ping(1).encoded(), at: 14_999) == [.send(.pong(1))]) }
+        #expect(session.tick(at: 15_000).bye?.code == .timeout)
+        #expect(session.isClosed)
+    }
+
+    @Test("a silent peer is asked, then given up; one that answers stays") func silence() {
+        var session = HubState.open.make()
+        #expect(session.tick(at: 19_999).isEmpty)
+        #expect(session.tick(at: 20_000).sent == [.ping(8)])
+        #expect(session.tick(at: 21_000).isEmpty)
+        #expect(session.tick(at: 40_000).sent == [.ping(9)])
+        #expect(session.tick(at: 49_999).isEmpty)
+        var quiet = session
+        #expect(quiet.tick(at: 50_000).bye?.code == .timeout)
+        #expect(session.receive(Frame.pong(9).encoded(), at: 49_999).isEmpty)
+        #expect(session.tick(at: 50_000).isEmpty)
+        #expect(session.tick(at: 69_999).sent == [.ping(10)])
+    }
+
+    @Test("a clock that is set back makes nobody late, and nobody late for ever") func clockBack() {
+        var session = HubState.open.make(at: 1_000_000_000)
+        #expect(session.tick(at: 5).isEmpty)
+        #expect(session.tick(at: 20_005).sent.count == 1)
+        #expect(session.tick(at: 50_005).bye?.code == .timeout)
+        var early = HubState.awaitingHello.make(at: .max)
+        #expect(early.tick(at: 0).isEmpty && early.tick(at: 10_000).bye?.code == .timeout)
+    }
+
+    @Test("PINGs are answered, but not more than ten a second") func pings() {
+        var session = HubState.open.make()
+        var pongs = 0
+        for id in 0..<1000 as Range<UInt64> { pongs += session.receive(Frame.ping(id).encoded(), at: 500).count }
+        #expect(pongs == 10 && !session.isClosed)
+        #expect(session.receive(Frame.ping(5).encoded(), at: 1000) == [.send(.pong(5))])
+    }
+
+    // Tokens.
+
+    @Test("a token that runs out ends the session; one that was renewed does not") func expiry() {
+        var session = HubState.open.make(expiresAt: 5000)
+        #expect(session.tick(at: 4999).isEmpty)
+        var late = session
+        #expect(late.tick(at: 5000).bye?.code == .tokenExpired)
+        #expect(session.receive(Frame.token("new").encoded(), at: 4000) == [.authenticate(token: "new", claimed: Self.user)])
+        #expect(session.authenticated(.success(Identity(user: Self.user, expiresAt: 9000)), at: 4001).isEmpty)
+        #expect(session.tick(at: 5000).isEmpty)
+        #expect(session.tick(at: 9000).bye?.code == .tokenExpired)
+    }
+
+    @Test("of tokens that come while one is checked, the newest counts") func tokens() {
+        var session = HubState.open.make()
+        #expect(session.receive(Frame.token("one").encoded(), at: 0).count == 1)
+        #expect(session.receive(Frame.token("two").encoded(), at: 0).isEmpty && session.receive(Frame.token("three").encoded(), at: 0).isEmpty)
+        let identity = Identity(user: Self.user)
+        #expect(session.authenticated(.success(identity), at: 0) == [.authenticate(token: "three", claimed: Self.user)])
+        #expect(session.authenticated(.success(identity), at: 0).isEmpty)
+        #expect(session.receive(Frame.token(String(repeating: "t", count: 16_385)).encoded(), at: 0).bye?.code == .protocolError)
+    }
+
+    @Test("a new token is the same user's, and allows what it allows") func otherToken() {
+        var session = HubState.refreshing.make()
+        #expect(session.authenticated(.success(Identity(user: UserID("eve")!)), at: 0).bye?.code == .forbidden)
+        session = HubState.refreshing.make()
+        #expect(session.authenticated(.failure(AuthenticationFailure(isExpired: true)), at: 0).bye?.code == .tokenExpired)
+        session = HubState.refreshing.make(FrameSamples.hello(scope: .everything), isService: true)
+        var demoted = session
+        #expect(demoted.authenticated(.success(Identity(user: Self.user)), at: 0).bye?.code == .forbidden)
+        #expect(session.authenticated(.success(Identity(user: Self.user, isService: true)), at: 0).isEmpty)
+    }
+
+    // Credit.
+
+    @Test("events are sent as long as there is credit: one frame may go beyond it") func feeding() {
+        var hello = FrameSamples.hello()
+        hello.credit = WireLimits.creditMin
+        var session = HubState.open.make(hello)
+        session.fed(bytes: Int(WireLimits.creditMin) - 1)
+        #expect(session.mayFeed && session.feedBytes == 1)
+        session.fed(bytes: 4 << 20)
+        #expect(!session.mayFeed && session.feedBytes == 0)
+        // Still below: nothing is pumped.
+        #expect(session.receive(Frame.credit(3 << 20).encoded(), at: 0).isEmpty && !session.mayFeed)
+        #expect(session.receive(Frame.credit(2 << 20).encoded(), at: 0) == [.pump] && session.mayFeed)
+        #expect(session.receive(Frame.credit(1).encoded(), at: 0).isEmpty)
+    }
+
+    @Test("credit that cannot be counted ends the session; what comes before WELCOME counts") func creditLimits() {
+        var session = HubState.open.make()
+        #expect(session.receive(Frame.credit(WireLimits.creditMax + 1).encoded(), at: 0).bye?.code == .protocolError)
+        session = HubState.open.make()
+        #expect(session.receive(Frame.credit(WireLimits.creditMax).encoded(), at: 0).isEmpty)
+        #expect(session.receive(Frame.credit(WireLimits.creditMax).encoded(), at: 0).isEmpty)
+        // However much it is: what is not taken waits here.
+        #expect(session.feedBytes == Int(HubSession.creditMax))
+        session = HubState.authenticating.make()
+        #expect(session.receive(Frame.credit(5).encoded(), at: 0).isEmpty)
+        _ = session.authenticated(.success(Identity(user: Self.user)), at: 0)
+        _ = session.welcome(FrameSamples.welcome, at: 0)
+        #expect(session.feedBytes == 8 << 20 + 5)
+    }
+
+    @Test("a PUSH beyond the credit ends the session; what is answered comes back") func pushCredit() {
+        var session = HubState.open.make()
+        let large = Frame.push([PushedEvent(envelope: [], body: [UInt8](repeating: 1, count: 4 << 20), isFirstSending: true)])
+        let bytes = large.encoded().count
+        guard case .push(_, let counted)? = session.receive(large.encoded(), at: 0).first else {
+            Issue.record("not taken")
+            return
+        }
+        #expect(counted == bytes)
+        // One message may go beyond what is left.
+        #expect(session.receive(large.encoded(), at: 0).bye == nil)
+        var greedy = session
+        #expect(greedy.receive(large.encoded(), at: 0).bye?.code == .protocolError)
+        #expect(session.pushed([], refused: [], bytes: bytes, at: 0) == [.send(.credit(UInt64(bytes)))])
+        #expect(session.receive(large.encoded(), at: 0).bye == nil)
+    }
+
+    @Test("PUSHes without an end, or of nothing, or of too much, end the session") func pushLimits() {
+        var session = HubState.open.make()
+        let small = Frame.push([PushedEvent(envelope: [], body: [], isFirstSending: false)]).encoded()
+        for _ in 0..<WireLimits.pushesMax { #expect(session.receive(small, at: 0).bye == nil) }
+        #expect(session.pushed([], refused: [], bytes: small.count, at: 0).sent == [.credit(UInt64(small.count))])
+        #expect(session.receive(small, at: 0).bye == nil)
+        #expect(session.receive(small, at: 0).bye?.code == .protocolError)
+        session = HubState.open.make()
+        #expect(session.receive(Frame.push([]).encoded(), at: 0).bye?.code == .protocolError)
+        session = HubState.open.make()
+        let event = PushedEvent(envelope: [], body: [], isFirstSending: false)
+        #expect(session.receive(Frame.push(Array(repeating: event, count: 4097)).encoded(), at: 0).bye?.code == .protocolError)
+    }
+
+    @Test("answers go out in order, then the credit; those of HELLO's events bring none") func answers() {
+        var session = HubState.open.make()
+        guard case .accepted(let accepted) = FrameSamples.named("ACCEPTED"), case .refused(let refused) = FrameSamples.named("REFUSED") else {
+            Issue.record("samples")
+            return
+        }
+        #expect(session.pushed(accepted, refused: refused, bytes: 0, at: 0).sent == [.accepted(accepted), .refused(refused)])
+        _ = session.receive(Frame.push([FrameSamples.pushed("a", counter: 1)]).encoded(), at: 0)
+        #expect(session.pushed([], refused: refused, bytes: 9, at: 0).sent == [.refused(refused), .credit(9)])
+    }
+
+    // The rest.
+
+    @Test("FETCH and HEADS name so many logs and no more") func logs() {
+        func fetch(_ count: Int, from seq: Seq) -> Bye? {
+            var session = HubState.open.make()
+            return session.receive(Frame.fetch(Array(repeating: Fetch(log: .user(Self.user), from: seq, through: 0), count: count)).encoded(), at: 0).bye
+        }
+        #expect(fetch(4096, from: 1) == nil && fetch(4097, from: 1)?.code == .protocolError)
+        #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
+        func heads(_ count: Int) -> Bye? {
+            var session = HubState.open.make()
+            let item = HeadsFrame.Item(log: .user(Self.user), head: FrameSamples.head)
+            return session.receive(Frame.heads(HeadsFrame(heads: Array(repeating: item, count: count), isProbe: false)).encoded(), at: 0).bye
+        }
+        #expect(heads(1024) == nil && heads(1025)?.code == .protocolError)
+    }
+
+    @Test("nobody types for another, nor too fast; a service may") func typing() {
+        let eve = UserID("eve")!
+        let frame = Frame.typing(Typing(conversation: FrameSamples.conversation, user: eve, isTyping: true))
+        var session = HubState.open.make()
+        #expect(session.receive(frame.encoded(), at: 0) == [.typing(Typing(conversation: FrameSamples.conversation, user: Self.user, isTyping: true))])
+        var passed = 0
+        for _ in 0..<100 { passed += session.receive(frame.encoded(), at: 1000).count }
+        #expect(passed == 10 && session.isOpen)
+        var service = HubState.open.make(isService: true)
+        for _ in 0..<100 { #expect(service.receive(frame.encoded(), at: 0).count == 1) }
+        #expect(service.receive(frame.encoded(), at: 0) == [.typing(Typing(conversation: FrameSamples.conversation, user: eve, isTyping: true))])
+    }
+}
