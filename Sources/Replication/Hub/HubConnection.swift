@@ -180,7 +180,8 @@ public final class HubConnection: @unchecked Sendable {
             hub.joined(self, identity, seesEverything: seesEverything)
             let isValid = try hello.cursor.map { cursor in
                 try cursor.store == hub.id
-                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest) && hello.checkpointSize <= hub.store.log.checkpointSize()
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
+                    && hello.checkpointSize <= hub.store.log.checkpointSize()
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
@@ -416,7 +417,8 @@ public final class HubConnection: @unchecked Sendable {
     }
 
     private func pass(_ typing: Typing) {
-        guard let identity = session.who, hub.withIndex({ $0.isMember(typing.user, of: typing.conversation) }), identity.isService || identity.user == typing.user
+        guard let identity = session.who, hub.withIndex({ $0.isMember(typing.user, of: typing.conversation) }),
+            identity.isService || identity.user == typing.user
         else { return }
         for connection in hub.connections(in: typing.conversation, but: self) { connection.deliver(typing) }
     }

@@ -191,6 +191,16 @@ extension Replica {
         return tree.root()
     }
 
+    /// From here on all that is held is compared with what the hub has, until it says that nothing is missing.
+    func forgetCursor() throws {
+        guard cursor != nil else { return }
+        try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.cursor) }
+        state.withLock { state in
+            state.cursor = nil
+            state.isCursorSaved = true
+        }
+    }
+
     func planRewind(_ logs: [LogID: Seq]) throws {
         try side.write { transaction in
             try transaction.put(SyncTables.state, ReplicaState.Key.rewind, ReplicaState.encode(logs))

@@ -99,7 +99,9 @@ public final class Replica: Sendable {
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
                 for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
-                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log), try store.log.event(in: entry.event.log, at: seq)?.event == entry.event {
+                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log),
+                        try store.log.event(in: entry.event.log, at: seq)?.event == entry.event
+                    {
                         _ = try state.outbox.accepted(
                             Accepted(
                                 log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, seq: seq, hlc: entry.origin.hlc,
