@@ -57,7 +57,11 @@ struct Parent {
                         if stopsAtFirst, !failed.isEmpty { state.isOver = true }
                         return state.isOver
                     }
-                    if bug == nil { for (seed, what) in failed where state.withLock({ $0.failed.count }) <= Self.failuresShown { print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose") } }
+                    if bug == nil {
+                        for (seed, what) in failed where state.withLock({ $0.failed.count }) <= Self.failuresShown {
+                            print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose")
+                        }
+                    }
                     fflush(nil)
                     if isOver { return }
                     first = next

@@ -253,7 +253,8 @@ extension EventStore {
         }
         guard let frame else { return results }
         do {
-            try journal.append(&leader.frame.bytes, firstPosition: first, events: frame.items.count, isSynced: isSynced && !PlantedBug.answerBeforeSync.isPlanted)
+            try journal.append(
+                &leader.frame.bytes, firstPosition: first, events: frame.items.count, isSynced: isSynced && !PlantedBug.answerBeforeSync.isPlanted)
         } catch {
             let failure = Self.poisoned(path, error)
             writer.withLock { $0.failure = failure }

@@ -178,7 +178,8 @@ final class DeviceNode: @unchecked Sendable {
         simulation.hub.accept(link)
         let mine = Reference<ReplicaConnection>()
         link.attach(
-            .device, receive: { [self] message in if let connection = mine.value, connection === self.connection { enter { _ in connection.receive(message) } } },
+            .device,
+            receive: { [self] message in if let connection = mine.value, connection === self.connection { enter { _ in connection.receive(message) } } },
             ended: { [self] in if let connection = mine.value, connection === self.connection { enter { _ in connection.disconnected() } } })
         enter { _ in
             let connection = replica.connect(

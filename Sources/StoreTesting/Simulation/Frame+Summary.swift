@@ -15,7 +15,8 @@ extension Frame {
         case .fetch(let wishes): "FETCH " + wishes.map { "\($0.log) from \($0.from) through \($0.through)" }.joined(separator: ", ")
         case .caughtUp(let caughtUp): "CAUGHT_UP \(caughtUp.cursor.position)"
         case .heads(let heads):
-            "HEADS\(heads.isProbe ? ", a probe," : "")\(heads.isLast ? ", the last," : "") " + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
+            "HEADS\(heads.isProbe ? ", a probe," : "")\(heads.isLast ? ", the last," : "") "
+                + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
         case .base(let base): "BASE \(base.log) at \(base.seq)"
         case .bye(let bye): "BYE \(bye.code) \(bye.reason)"
         case .accepted(let items): "ACCEPTED \(items.count)"

@@ -92,7 +92,9 @@ extension Simulation {
                 mine.position = theirs.position
                 guard mine == theirs else { throw SimulationFailure("\(device.name): seq \(theirs.seq) of \(log) is \(mine), the hub has \(theirs)") }
             }
-            guard mine.count == theirs.count else { throw SimulationFailure("\(device.name) holds \(mine.count) events of \(log), and may see \(theirs.count)") }
+            guard mine.count == theirs.count else {
+                throw SimulationFailure("\(device.name) holds \(mine.count) events of \(log), and may see \(theirs.count)")
+            }
             if mine.isEmpty { continue }
             guard try replica.store.log.head(of: log)?.root == heads.tree(of: log, through: Seq(mine.count))?.root() else {
                 throw SimulationFailure("I5: \(device.name) has another head of \(log) at \(mine.count)")

@@ -13,14 +13,17 @@ extension Simulation {
 
     func operate(isEarly: Bool) {
         let device = world.random.element(devices)
-        let operation: Operation = isEarly ? .converse : world.random.weighted([
-            (6, .converse), (40, .send), (6, .stream), (24, .goOn), (8, .edit), (4, .delete), (10, .react), (16, .receipt), (4, .title), (6, .prefer),
-            (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
-            (3, .retry), (2, .discard), (3, .editPending),
-            (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush),
-            (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush),
-            (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
-        ])
+        let operation: Operation =
+            isEarly
+            ? .converse
+            : world.random.weighted([
+                (6, .converse), (40, .send), (6, .stream), (24, .goOn), (8, .edit), (4, .delete), (10, .react), (16, .receipt), (4, .title), (6, .prefer),
+                (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
+                (3, .retry), (2, .discard), (3, .editPending),
+                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush),
+                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush),
+                (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
+            ])
         world.log("\(device.name): \(operation)")
         switch operation {
         case .converse, .send, .stream, .goOn, .edit, .delete, .react, .receipt, .title, .prefer, .join, .leave, .custom, .misbehave:
@@ -64,7 +67,9 @@ extension Simulation {
         case .setClock: device.clock.set(skew: skew())
         case .setHubClock: hub.clock.set(skew: skew())
         case .renew:
-            device.enter { _ in device.connection?.renew(token: Token.make(device.user, expiresAt: hub.clock.wallMilliseconds + world.random.within(0...600_000))) }
+            device.enter { _ in
+                device.connection?.renew(token: Token.make(device.user, expiresAt: hub.clock.wallMilliseconds + world.random.within(0...600_000)))
+            }
         }
     }
 
@@ -158,7 +163,8 @@ extension Simulation {
             case 1: return event(id, .messageSent(Event.Message(id: .random(), role: .user, text: text(), replyTo: .random())))
             default:
                 let message = MessageID.random()
-                return event(id, .messageSent(Event.Message(id: message, role: .user, text: text()))) + event(id, .messageSent(Event.Message(id: message, role: .user, text: text())))
+                return event(id, .messageSent(Event.Message(id: message, role: .user, text: text())))
+                    + event(id, .messageSent(Event.Message(id: message, role: .user, text: text())))
             }
         default: return []
         }

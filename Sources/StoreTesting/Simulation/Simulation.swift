@@ -133,7 +133,9 @@ package final class Simulation: @unchecked Sendable {
 
     private var isQuiet: Bool { hub.isUp && devices.allSatisfy { unrest(of: $0) == nil } }
 
-    private var unrest: String { hub.isUp ? devices.compactMap { device in unrest(of: device).map { "\(device.name) \($0)" } }.joined(separator: "; ") : "the hub is down" }
+    private var unrest: String {
+        hub.isUp ? devices.compactMap { device in unrest(of: device).map { "\(device.name) \($0)" } }.joined(separator: "; ") : "the hub is down"
+    }
 
     private func unrest(of device: DeviceNode) -> String? {
         guard let replica = device.replica else { return "is down" }
@@ -145,7 +147,8 @@ package final class Simulation: @unchecked Sendable {
         }
         let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
         if lacking.isEmpty, open.isEmpty, replica.cursor != nil { return nil }
-        return "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
+        return
+            "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
             + "\(open.count) open in its outbox, the first \(open.first.map { "\($0)" } ?? "")"
     }
 }

@@ -7,7 +7,9 @@ enum Token {
 
     static func check(_ token: String, _ claimed: UserID, now: UInt64) -> Result<Identity, AuthenticationFailure> {
         let parts = token.split(separator: " ", maxSplits: 1)
-        guard parts.count == 2, let expiry = UInt64(parts[0]), let user = UserID(String(parts[1])), user == claimed else { return .failure(AuthenticationFailure()) }
+        guard parts.count == 2, let expiry = UInt64(parts[0]), let user = UserID(String(parts[1])), user == claimed else {
+            return .failure(AuthenticationFailure())
+        }
         if now >= expiry { return .failure(AuthenticationFailure(isExpired: true, reason: "the token has expired")) }
         return .success(Identity(user: user, expiresAt: expiry))
     }
