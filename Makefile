@@ -9,18 +9,17 @@ export PATH := $(PATH):/opt/swift/usr/bin
 PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
 SECONDS ?= 60
 BUDGET ?= 50000
-# The shares that `make test` does of what is done in full by `make crashtest` and `make fuzz`.
+# The shares that `make test` does of what is done in full by `make crashtest` and `make simulate`.
 TEST_BUDGET ?= 500
+SEEDS ?= 1000
+TEST_SEEDS ?= 60
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
 	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
-
-# How many worlds `make simulate` runs; a failing one is had again with `simulate --first SEED --seeds 1 --verbose`.
-SEEDS ?= 1000
 
 .PHONY: help demo test build lint format bench fuzz crashtest simulate docs-vectors check-vectors
 
 help:
-	@echo 'make demo                imports real conversations and recorded AI streams, replays one, verifies all, says how fast'
+	@echo 'make demo                imports real conversations and AI streams, verifies all, syncs two devices with a hub, says how fast'
 	@echo 'make test                builds and runs all tests'
 	@echo 'make lint                swift format, strict'
 	@echo 'make format              swift format, in place'
@@ -34,12 +33,13 @@ demo:
 	@scripts/ensure-deps.sh build
 	@scripts/demo.sh
 
-# The crash states come first, so that the test runner has the last word.
+# The crash states and the simulated worlds come first, so that the test runner has the last word.
 test:
 	@scripts/ensure-deps.sh test
 	swift build --build-tests
 	$(PYTHON) scripts/check-vectors.py
 	@if [ -x crashtest/run.sh ]; then crashtest/run.sh $(TEST_BUDGET); fi
+	"$$(swift build --show-bin-path)/simulate" --seeds $(TEST_SEEDS)
 	SWIFT_BACKTRACE=enable=no swift test --skip-build --disable-xctest
 
 build:
@@ -66,6 +66,7 @@ crashtest:
 	@scripts/ensure-deps.sh build
 	crashtest/run.sh $(BUDGET)
 
+# A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
 simulate:
 	@scripts/ensure-deps.sh build
 	swift build -c release --product simulate

@@ -114,7 +114,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
-        .testTarget(name: "CLITests", dependencies: ["convstore"], swiftSettings: strict),
+        .testTarget(name: "CLITests", dependencies: ["convstore", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
         .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
         .executableTarget(
             name: "simulate", dependencies: ["EventLog", "StoreTesting", .product(name: "ArgumentParser", package: "swift-argument-parser")], swiftSettings: strict),

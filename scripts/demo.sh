@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Imports real conversations and recorded AI streams into a new store, replays one, chats, records an answer, shows lobby and timeline, verifies all,
-# and says what it did and how fast.
+# Imports real conversations and recorded AI streams into a new store, replays one, chats, records an answer, shows lobby and timeline, verifies all;
+# serves that store as a hub to two devices, which write while they are offline, and compares what the three show; and says what it did and how fast.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/opt/swift/usr/bin
@@ -10,7 +10,17 @@ swift build -c release --product convstore >&2
 convstore=$(swift build -c release --show-bin-path)/convstore
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/convstore-demo.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+hub=
+# Also after a failure, and if it was interrupted: no hub stays behind.
+leave() {
+    if [ -n "$hub" ]; then
+        kill "$hub" 2>/dev/null || true
+        wait "$hub" 2>/dev/null || true
+    fi
+    rm -rf "$work"
+}
+trap leave EXIT
+trap 'exit 130' INT TERM
 store=$work/demo.store
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -78,6 +88,90 @@ say "9. What it takes"
 stats=$("$convstore" stats --store "$store" --json)
 events=$(field events <<<"$stats")
 disk=$(du -sk "$store" | cut -f 1)
+
+say "10. The store becomes a hub; two people who share conversations get it onto a device each"
+"$convstore" serve --store "$store" --listen 127.0.0.1:0 --insecure-any-user --log-level error >"$work/serve" 2>"$work/serve.errors" &
+hub=$!
+url=
+for _ in $(seq 600); do
+    url=$(sed -n 's/^listening on //p' "$work/serve")
+    [ -z "$url" ] || break
+    kill -0 "$hub" 2>/dev/null || break
+    sleep 0.1
+done
+[ -n "$url" ] || { cat "$work/serve.errors" >&2; exit 1; }
+echo "$url"
+people=(agent_1 agent_2)
+sync() { "$convstore" sync --store "$work/$1" --server "$url" --user "$1"; }
+for person in "${people[@]}"; do
+    printf '%s  ' "$person"
+    timed sync "$person"
+done
+
+say "11. Both write while nobody connects them: in one conversation at once, and in a new one"
+# The conversations that a store shows to a user, newest first.
+chats() { "$convstore" lobby --store "$1" --user "$2" --limit 100000 --json | sed -n 's/.*"conversation_id" *: *"\([^"]*\)","kind".*/\1/p'; }
+chats "$work/agent_1" agent_1 >"$work/chats"
+shared=$(head -n 1 "$work/chats")
+second=$(sed -n 2p "$work/chats")
+"$convstore" send --store "$work/agent_1" "$shared" --author agent_1 "Written in a tunnel." >/dev/null
+"$convstore" react --store "$work/agent_1" "$shared" @2 👍 --author agent_1 >/dev/null
+made=$("$convstore" new --store "$work/agent_1" --author agent_1 --participant agent_2 --title "Made offline")
+"$convstore" send --store "$work/agent_1" "$made" --author agent_1 "Nobody knows of this conversation yet." >/dev/null
+draft=$("$convstore" send --store "$work/agent_2" "$shared" --author agent_2 "Written on a plain." --json | sed -n 's/.*"message_id" *: *"\([^"]*\)".*/\1/p')
+"$convstore" edit --store "$work/agent_2" "$shared" "$draft" --author agent_2 "Written on a plane." >/dev/null
+"$convstore" read --store "$work/agent_2" "$second" --author agent_2 >/dev/null
+for person in "${people[@]}"; do
+    echo "$person's outbox:"
+    "$convstore" outbox --store "$work/$person" | sed 's/^/    /'
+done
+echo
+"$convstore" timeline --store "$work/agent_2" "$shared" --limit 3
+
+say "12. They sync, one after the other, and the first once more"
+for person in agent_1 agent_2 agent_1; do
+    printf '%s  ' "$person"
+    sync "$person"
+done
+
+say "13. Hub and devices show the same"
+same() {
+    local what=$1 first=$2 other
+    shift 2
+    for other in "$@"; do
+        cmp "$first" "$other" >&2 || { echo "NOT the same: $what" >&2; exit 1; }
+    done
+    echo "the same: $what"
+}
+heads() { "$convstore" audit head --store "$1" | sort; }
+heads "$store" >"$work/hub.heads"
+for person in "${people[@]}"; do
+    chats "$store" "$person" >"$work/chats"
+    heads "$work/$person" >"$work/$person.heads"
+    # Of all that the hub has, what this user may see.
+    grep -F -f "$work/chats" "$work/hub.heads" >"$work/hub.$person.heads"
+    same "the heads of $person's $(wc -l <"$work/chats" | tr -d ' ') conversations" "$work/hub.$person.heads" "$work/$person.heads"
+    for place in "$store" "$work/$person"; do
+        "$convstore" lobby --store "$place" --user "$person" --limit 100000 --json >"$work/$(basename "$place").lobby"
+    done
+    same "$person's lobby, with what is unread" "$work/demo.store.lobby" "$work/$person.lobby"
+done
+count=0
+for chat in "$made" $(head -n 12 "$work/chats"); do
+    for place in "$store" "$work/agent_1" "$work/agent_2"; do
+        "$convstore" timeline --store "$place" "$chat" --limit 100000 --json >"$work/$(basename "$place").timeline"
+    done
+    cmp "$work/demo.store.timeline" "$work/agent_1.timeline" >&2 && cmp "$work/demo.store.timeline" "$work/agent_2.timeline" >&2 ||
+        { echo "NOT the same: the timeline of $chat" >&2; exit 1; }
+    count=$((count + 1))
+done
+echo "the same: the timelines of $count conversations, on hub and both devices"
+"$convstore" verify --store "$work/agent_1" --projections
+echo
+"$convstore" timeline --store "$work/agent_1" "$shared" --limit 3
+kill "$hub"
+wait "$hub"
+hub=
 
 rate() { echo $(($1 * 1000000 / ($2 > 0 ? $2 : 1))); }
 say "Done"

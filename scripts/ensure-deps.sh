@@ -2,7 +2,7 @@
 # Installs from apt what a build needs and is missing; says what is lacking where it cannot.
 #   ensure-deps.sh swift   only looks for a Swift toolchain
 #   ensure-deps.sh build   and the C libraries
-#   ensure-deps.sh test    and what reads docs/vectors independently of our code
+#   ensure-deps.sh test    and what reads docs/vectors, and speaks WebSocket, independently of our code
 set -eu
 want=${1:-build}
 PATH=$PATH:/opt/swift/usr/bin
@@ -24,7 +24,7 @@ check_swift() {
 }
 
 has_library() { command -v pkg-config >/dev/null && pkg-config --exists "$1"; }
-has_protobuf() { system_python -c 'import google.protobuf' 2>/dev/null; }
+has_module() { system_python -c "import $1" 2>/dev/null; }
 # Debian's packages for Python are the system's interpreter's, which need not be the first on PATH.
 system_python() { if [ -x /usr/bin/python3 ]; then /usr/bin/python3 "$@"; else python3 "$@"; fi; }
 
@@ -35,7 +35,8 @@ missing_packages() {
     if [ "$want" = test ]; then
         command -v python3 >/dev/null || echo python3
         command -v protoc >/dev/null || echo protobuf-compiler
-        has_protobuf || echo python3-protobuf
+        has_module google.protobuf || echo python3-protobuf
+        has_module websockets || echo python3-websockets
     fi
 }
 

@@ -1,3 +1,4 @@
+import ConversationStore
 import Foundation
 import ReplicationWebSocket
 import Testing
@@ -100,6 +101,28 @@ extension ServerTests {
             #expect(serve.text("output").split(separator: "\n").count == 1)
             #expect(serve.text("errors").hasSuffix("info convstore \"stopped\"\n"))
             client.close()
+        }
+
+        /// A client that was written by docs/PROTOCOL.md alone.
+        @Test("A replica in Python syncs, pushes and resumes") func replica() async throws {
+            let path = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-serve-" + UUID().uuidString).path
+            defer { try? FileManager.default.removeItem(atPath: path) }
+            let (ada, bob) = (UserID("ada")!, UserID("bob")!)
+            let store = try ConversationStore.open(at: path)
+            let chat = try await store.createConversation(.group, title: "plans", author: ada, participants: [bob])
+            // More than fit into EVENTS.
+            for number in 1...100 { try await store.send("message \(number)", to: chat, from: ada) }
+            try store.close()
+            let serve = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user"], store: path)
+            let result = try await Python.run("sync_client.py", [serve.url(), "bob", "", chat.description, "hello from Python"])
+            #expect(result.status == 0, "\(result.output)")
+            #expect(result.output.split(separator: "\n").count == 4, "\(result.output)")
+            kill(serve.process.processIdentifier, SIGTERM)
+            #expect(await serve.status() == 0)
+            let after = try ConversationStore.open(at: path)
+            let page = try #require(try after.timeline(of: chat))
+            #expect(page.messages.count { $0.text == "hello from Python" } == 1 && page.messages.last?.author == bob)
+            try after.close()
         }
 
         @Test("An address that is taken is told of") func taken() async throws {

@@ -22,9 +22,9 @@ extension Replica {
             let identity = state.outbox.identity
             let isEmpty = store.log.lastPosition == 0
             var cursor = state.cursor
-            // What is held without a cursor, or for another scope, is compared: opening 0 never was.
-            if try cursor == nil && !isEmpty || savedScope() != scope && !isEmpty {
-                cursor = Cursor(store: store.log.id, incarnation: 0, position: 0)
+            // What is held without a cursor, or for another scope, is compared: opening 0 never was. Where nothing but newest parts is held, all is asked for.
+            if try cursor == nil || savedScope() != scope {
+                cursor = isEmpty ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
             }
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,

@@ -39,18 +39,6 @@ public final class Replica: Sendable {
         return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
     }
 
-    /// Shows what is on its way to the hub, and what came ahead of the rest, in a replica's store that was opened for reading. Does nothing to others.
-    public static func showOutbox(in store: ConversationStore) throws {
-        guard let side = try SideStore.openIfPresent(directory: store.log.path, tables: SyncTables.names) else { return }
-        defer { side.close() }
-        guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
-            return
-        }
-        try Previews(side).show(in: store)
-        let outbox = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
-        show(outbox, Set(outbox.entries.map(\.event.conversation)), in: store)
-    }
-
     private init(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws {
         self.options = options
         var open = options.store
@@ -198,7 +186,7 @@ public final class Replica: Sendable {
     /// Puts the outbox on the screens of these conversations.
     func show(_ outbox: Outbox, _ conversations: Set<ConversationID>) { Self.show(outbox, conversations, in: store) }
 
-    private static func show(_ outbox: Outbox, _ conversations: Set<ConversationID>, in store: ConversationStore) {
+    static func show(_ outbox: Outbox, _ conversations: Set<ConversationID>, in store: ConversationStore) {
         if conversations.isEmpty { return }
         var pending: [ConversationID: [PendingEvent]] = [:]
         for entry in outbox.entries where conversations.contains(entry.event.conversation) {

@@ -95,7 +95,10 @@ public final class SyncRun: Sendable {
                 bye = Bye(.goingAway, error.description)
                 if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
             } catch let error as WebSocketError {
-                throw SyncError(error.status == 401 || error.status == 403 ? .unauthenticated : .unreachable, error.description)
+                switch error.status {
+                case 401, 403: throw SyncError(.unauthenticated, error.description)
+                default: throw SyncError(error.code == .invalidURL ? .invalidURL : .unreachable, error.description)
+                }
             }
             failures += 1
             let reason = bye?.reason ?? ""
@@ -119,9 +122,11 @@ public final class SyncRun: Sendable {
         let wire = Wire()
         let client = try await WebSocketClient.connect(
             to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
-            onMessage: { message in wire.connection?.receive(message) },
+            onMessage: { message in
+                wire.received(message.count)
+                wire.connection?.receive(message)
+            },
             onClose: { _, _ in wire.connection?.disconnected() })
-        let number = report.connections
         report.connections += 1
         let connection = replica.connect(
             token: try options.token(), scope: options.scope,
@@ -133,11 +138,10 @@ public final class SyncRun: Sendable {
             observe: { [continuation] event in continuation.yield(.event(event)) })
         wire.join(connection)
         connection.start()
-        _ = number
         var isSettled = false
         var isEnding = false
         while let happening = await happenings.next() {
-            report.bytesSent += wire.takeSent()
+            (report.bytesReceived, report.bytesSent) = wire.add(to: report)
             switch happening {
             case .tick: connection.tick()
             case .stop:
@@ -146,9 +150,8 @@ public final class SyncRun: Sendable {
             case .event(let event):
                 switch event {
                 case .connected: observe(.connected)
-                case .received(let events, let bytes):
+                case .received(let events, _):
                     report.eventsReceived += events
-                    report.bytesReceived += bytes
                     observe(.progress(report))
                 case .answered(let accepted, let refused):
                     report.accepted += accepted
@@ -194,17 +197,20 @@ public final class SyncRun: Sendable {
     private final class Wire: Sendable {
         private struct State {
             var connection: ReplicaConnection?
-            var sent = 0
+            var received = 0, sent = 0
         }
         private let state = Monitor(State())
 
         var connection: ReplicaConnection? { state.withLock { $0.connection } }
         func join(_ connection: ReplicaConnection) { state.withLock { $0.connection = connection } }
         func sent(_ bytes: Int) { state.withLock { $0.sent += bytes } }
-        func takeSent() -> Int {
+        func received(_ bytes: Int) { state.withLock { $0.received += bytes } }
+
+        /// The bytes of a report's messages, with those since it was asked last.
+        func add(to report: Report) -> (received: Int, sent: Int) {
             state.withLock { state in
-                defer { state.sent = 0 }
-                return state.sent
+                defer { (state.received, state.sent) = (0, 0) }
+                return (report.bytesReceived + state.received, report.bytesSent + state.sent)
             }
         }
     }
@@ -222,7 +228,7 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, unreachable, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 

@@ -20,12 +20,12 @@ struct Actor: ParsableArguments {
         let author = try author
         if try Replica.isReplica(at: store.path) {
             return try store.replica { replica in
-                let id = try LogName(text: conversation).conversation(in: replica)
+                let id = try LogName(text: conversation).conversation(in: replica.store)
                 try Queued(Event(conversation: id, author: author, content: content(replica.store, id)), in: replica).print(verb, asJSON: json)
             }
         }
         let done = try store.write { store in
-            let id = try LogName(text: conversation).conversation(in: store.log)
+            let id = try LogName(text: conversation).conversation(in: store)
             return try Appended(Event(conversation: id, author: author, content: content(store, id)), to: store)
         }
         try done.print(verb, asJSON: json)

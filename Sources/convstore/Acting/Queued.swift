@@ -22,17 +22,3 @@ struct Queued {
         try StandardOutput.shared.writeLine(text)
     }
 }
-
-extension LogName {
-    /// The conversation that is meant, which may have been made on this replica and not be synced yet.
-    func conversation(in replica: Replica) throws -> ConversationID {
-        let new = replica.outbox.compactMap { entry -> ConversationID? in
-            if case .conversationCreated = entry.event.content { return entry.event.conversation }
-            return nil
-        }
-        let found = new.filter { $0.description.hasPrefix(text.lowercased()) }
-        if found.count == 1 { return found[0] }
-        if let id = ConversationID(text), try !replica.store.participants(of: id).isEmpty { return id }
-        return try conversation(in: replica.store.log)
-    }
-}

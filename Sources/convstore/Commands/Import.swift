@@ -38,6 +38,7 @@ struct Import: ParsableCommand {
         for path in [rejects, acks].compactMap({ $0 }) where input.holds(path) {
             throw Failure(.usage, "\(path) is to be read and to be written; name another file")
         }
+        try store.refuseReplica("import where the hub is, then sync")
         let target = try ImportStore(
             store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
         let refused: Failure?

@@ -28,7 +28,7 @@ struct Record: ParsableCommand {
         try actor.store.refuseReplica("a stream is recorded where the hub is")
         Signals.watch()
         try actor.store.write { store in
-            let conversation = try LogName(text: conversation).conversation(in: store.log)
+            let conversation = try LogName(text: conversation).conversation(in: store)
             guard try store.message(in: conversation, id: id) == nil else { throw Refusal(.messageConflict, "a message \(id) is there already") }
             let reply = try replyTo.map { try MessageName(text: $0).resolve(in: conversation, store) }
             var recording = Recording(store, conversation, author, id: id, replyTo: reply, types: !actor.json)

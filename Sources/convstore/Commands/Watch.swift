@@ -33,7 +33,7 @@ struct Watch: ParsableCommand {
             let feed = LobbyFeed(user: watch.user, json: json)
             try follow(&follower, &watch, { try $0.update(from: $1) }, feed.print)
         } else if let conversation {
-            let id = try follower.read { try LogName(text: conversation).conversation(in: $0.log) }
+            let id = try follower.read { try LogName(text: conversation).conversation(in: $0) }
             var watch = TimelineWatch(id, limit: limit)
             var feed = TimelineFeed(id, json: json)
             try follow(&follower, &watch, { try $0.update(from: $1) }) { changes in try feed.print(changes) }

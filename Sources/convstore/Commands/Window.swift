@@ -27,7 +27,7 @@ struct Window: ParsableCommand {
 
     func run() throws {
         let (id, window, receipts, chat) = try store.show { store in
-            let id = try LogName(text: conversation).conversation(in: store.log)
+            let id = try LogName(text: conversation).conversation(in: store)
             guard let window = try store.contextWindow(of: id, budget: budget, reserve: reserve),
                 let receipts = try store.receipts(of: id)
             else { throw LogName.absent(conversation, store.log) }

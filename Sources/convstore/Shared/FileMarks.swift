@@ -30,6 +30,6 @@ struct FileMarks: Equatable {
     /// Of the archive only: what it holds moves there from the journal, without becoming more.
     static func archive(of store: String) -> FileMarks { FileMarks(["archive"], in: store) }
 
-    /// Of all that an append or a flush writes.
-    static func all(of store: String) -> FileMarks { FileMarks(["archive", "journal.0", "journal.1", "journal.2", "journal.3"], in: store) }
+    /// Of all that an append or a flush writes, and on a replica an outbox.
+    static func all(of store: String) -> FileMarks { FileMarks(["archive", "journal.0", "journal.1", "journal.2", "journal.3", "sync"], in: store) }
 }

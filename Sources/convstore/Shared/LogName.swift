@@ -1,4 +1,4 @@
-import EventLog
+import ConversationStore
 
 /// What was typed for a conversation: an id, the beginning of one, or `user:NAME` for a user's own log.
 struct LogName {
@@ -6,19 +6,22 @@ struct LogName {
     let text: String
 
     /// The one log that is meant. Throws 66 if there is none, and 64, naming the candidates, if there are several.
-    func resolve(in store: EventStore) throws -> LogID {
+    ///
+    /// - Parameter others: conversations that are meant too, though the log holds nothing of them.
+    func resolve(in store: EventStore, or others: [ConversationID] = []) throws -> LogID {
         if text.hasPrefix("user:"), let user = UserID(String(text.dropFirst(5))) {
             guard try store.event(in: .user(user), at: 1) != nil else { throw absent(store) }
             return .user(user)
         }
         if let id = ConversationID(text) {
-            guard try store.event(in: .conversation(id), at: 1) != nil else { throw absent(store) }
+            guard try others.contains(id) || store.event(in: .conversation(id), at: 1) != nil else { throw absent(store) }
             return .conversation(id)
         }
         guard !text.isEmpty, text.utf8.allSatisfy({ Self.isPart($0) }) else {
             throw Failure(.usage, "\"\(text)\" is no conversation's id: an id is a UUID, and its beginning will do")
         }
-        let found = try store.conversations(withPrefix: text, limit: Self.candidatesMax + 1)
+        var found = try store.conversations(withPrefix: text, limit: Self.candidatesMax + 1)
+        found += others.filter { $0.description.hasPrefix(text.lowercased()) && !found.contains($0) }
         guard let first = found.first else { throw absent(store) }
         guard found.count == 1 else {
             let rest = found.count > Self.candidatesMax ? "\n  and more" : ""
@@ -34,9 +37,9 @@ struct LogName {
         Failure(.noInput, "\(store.path): no conversation \"\(text)\"; `convstore conversations` lists all")
     }
 
-    /// The conversation that is meant; a user's own log is none.
-    func conversation(in store: EventStore) throws -> ConversationID {
-        guard case .conversation(let id) = try resolve(in: store) else {
+    /// The conversation that is meant; a user's own log is none. On a replica it may be one that was made there and is not synced, or came only in part.
+    func conversation(in store: ConversationStore) throws -> ConversationID {
+        guard case .conversation(let id) = try resolve(in: store.log, or: store.overlaidConversations) else {
             throw Failure(.usage, "\(text) is a user's own log, not a conversation")
         }
         return id

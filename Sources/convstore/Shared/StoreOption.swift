@@ -64,9 +64,16 @@ struct StoreOption: ParsableArguments {
         defer { progress.clear() }
         var options = options
         options.rebuildProgress = { progress.update($0, $1) }
+        // On a replica what is on its way to the hub is shown too. Read before the log: what is confirmed in between is in both, and shown once.
+        var overlay: ReplicaOverlay?
+        if case .readOnly = options.access { overlay = try ReplicaOverlay(of: path) }
         let store = try ConversationStore.open(at: path, options: options)
-        // On a replica what is on its way to the hub is shown too.
-        if case .readOnly = options.access { try Replica.showOutbox(in: store) }
+        do {
+            try overlay?.show(in: store)
+        } catch {
+            try? store.close()
+            throw error
+        }
         return store
     }
 

@@ -43,6 +43,7 @@ struct Syncing {
 extension Failure {
     init(_ error: SyncError) {
         switch error.code {
+        case .invalidURL: self.init(.usage, error.description)
         case .unreachable: self.init(.unavailable, error.description)
         case .refused: self.init(.data, error.description)
         case .unauthenticated: self.init(.noPermission, "the hub does not take the token: \(error.description)")

@@ -1,0 +1,29 @@
+public import ConversationStore
+
+/// What a replica shows over its log, for whoever reads its store beside its writer: what is on its way to the hub, and what came ahead of the rest.
+///
+/// It is to be read before the store is opened: an event that is confirmed in between is then in both, and shown once; the other way round it would
+/// be in neither.
+public struct ReplicaOverlay {
+    private let outbox: Outbox
+    private let previews: Previews
+
+    /// `nil` if the store is no replica.
+    ///
+    /// - Throws: `EventLogError`.
+    public init?(of path: String) throws {
+        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return nil }
+        defer { side.close() }
+        guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
+            return nil
+        }
+        previews = try Previews(side)
+        outbox = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
+    }
+
+    /// Shows it in the store that was opened for reading since.
+    public func show(in store: ConversationStore) throws {
+        try previews.show(in: store)
+        Replica.show(outbox, Set(outbox.entries.map(\.event.conversation)), in: store)
+    }
+}

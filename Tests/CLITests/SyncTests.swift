@@ -1,0 +1,242 @@
+import Foundation
+import Testing
+
+@Suite("convstore serve, sync, outbox and follow") struct SyncTests {
+    private let folder: Folder
+    private let hub: ServedHub
+    private let ada: Device
+    private let bob: Device
+    /// In which both take part.
+    private let shared: [String]
+
+    init() throws {
+        folder = try Folder()
+        let store = folder["hub"]
+        let file = Lines.fixtures + "/events/seed-2.jsonl.zst"
+        try #require(try Program.run("import", "--store", store, "--keep-going", "--json", file).status == 0)
+        (ada, bob) = (Device("user-6", in: folder), Device("user-7", in: folder))
+        let people = [ada.user, bob.user]
+        shared = try Program.run("conversations", "--store", store, "--json").objects().compactMap { row in
+            let names = row["participants"] as? [String] ?? []
+            return people.allSatisfy(names.contains) ? row["conversation_id"] as? String : nil
+        }
+        try #require(shared.count >= 3)
+        hub = try ServedHub(store)
+    }
+
+    /// The device shows what the hub shows its user, and holds just what its user may see.
+    private func expectSame(_ device: Device, sourceLocation: SourceLocation = #_sourceLocation) throws {
+        let lobby = try Shown.lobby(device.store, device.user)
+        #expect(try lobby == Shown.lobby(hub.store, device.user), sourceLocation: sourceLocation)
+        let (own, all) = try (Shown.heads(device.store), Shown.heads(hub.store))
+        let conversations = try Shown.conversations(lobby)
+        for conversation in conversations {
+            #expect(own.contains { $0.hasPrefix(conversation) && all.contains($0) }, "\(conversation)", sourceLocation: sourceLocation)
+        }
+        // Of a conversation that the user left, it holds what was before.
+        #expect(own.count < all.count && own.count >= conversations.count, sourceLocation: sourceLocation)
+        for conversation in conversations.prefix(8) + shared {
+            #expect(
+                try Shown.timeline(device.store, conversation) == Shown.timeline(hub.store, conversation), "\(conversation)", sourceLocation: sourceLocation)
+        }
+        #expect(try device.outbox.isEmpty, sourceLocation: sourceLocation)
+        #expect(try Program.run("verify", "--store", device.store, "--projections").status == 0, sourceLocation: sourceLocation)
+    }
+
+    @Test("Devices hold what the hub has for their users; a second sync costs next to nothing") func fresh() throws {
+        for device in [ada, bob] {
+            let first = try device.sync(hub)
+            #expect(
+                Set(first.keys) == [
+                    "user", "received", "accepted", "refused", "pending", "failed", "holes", "lost", "bytes_in", "bytes_out", "events", "connections", "seconds",
+                ])
+            #expect(first["received"] as? Int ?? 0 > 0 && first["holes"] as? Int == 0 && first["connections"] as? Int == 1)
+            #expect(first["events"] as? Int == first["received"] as? Int)
+            let second = try device.sync(hub)
+            let bytes = (second["bytes_in"] as? Int ?? .max / 2) + (second["bytes_out"] as? Int ?? .max / 2)
+            #expect(second["received"] as? Int == 0 && bytes > 0 && bytes < 4096, "\(second)")
+            try expectSame(device)
+        }
+        #expect(hub.end() == 0)
+    }
+
+    @Test("I5: two devices write while offline; pending is shown before, and afterwards all three show the same") func offline() throws {
+        for device in [ada, bob] { try device.sync(hub) }
+        let chat = shared[0]
+        let sent = try ada.act("send", String(chat.prefix(13)), "from ada's phone")
+        #expect(Set(sent.keys) == ["conversation_id", "message_id", "pending", "outbox"] && sent["pending"] as? Bool == true)
+        let message = try #require(sent["message_id"] as? String)
+        try ada.act("edit", chat, message, "from ada's phone, edited")
+        try bob.act("react", chat, #require(try newest(bob, chat)), "👍")
+        try bob.act("send", chat, "from bob's phone")
+        try bob.act("read", shared[1])
+        let new = try #require(try ada.act("new", "--participant", bob.user, "--title", "made offline")["conversation_id"] as? String)
+        try ada.act("send", String(new.prefix(13)), "first")
+        #expect(try ada.states(chat).last == "pending" && bob.states(chat).last == "pending" && ada.states(new) == ["pending"])
+        #expect(try Shown.timeline(ada.store, chat).last?.contains("edited\"") ?? false)
+        #expect(try ada.outbox.map { $0["state"] as? String } == ["pending", "pending", "pending", "pending"])
+        #expect(try ada.run("timeline", new).status == 0)
+
+        #expect(try ada.sync(hub)["accepted"] as? Int == 4)
+        #expect(try bob.sync(hub)["accepted"] as? Int == 3)
+        try ada.sync(hub)
+        for device in [ada, bob] {
+            #expect(try !device.states(chat).contains("pending"))
+            #expect(try Shown.timeline(device.store, new) == Shown.timeline(hub.store, new))
+            try expectSame(device)
+        }
+    }
+
+    private func newest(_ device: Device, _ conversation: String) throws -> String? {
+        try device.run("timeline", conversation).objects().last { $0["state"] as? String == "complete" }?["message_id"] as? String
+    }
+
+    @Test("What the hub refuses stays, as failed, to be sent again or given up; what was not sent can be changed") func refused() throws {
+        for device in [ada, bob] { try device.sync(hub) }
+        let chat = try #require(try ada.act("new", "--participant", bob.user, "--title", "t")["conversation_id"] as? String)
+        try ada.sync(hub)
+        try bob.sync(hub)
+        try ada.act("leave", chat, bob.user)
+        try ada.sync(hub)
+        // Bob does not know yet that he was put out.
+        let text = try #require(try bob.act("send", chat, "too lat")["outbox"] as? UInt64)
+        #expect(try bob.run("outbox", "--edit", "\(text)", "--text", "too late").status == 0)
+        let report = try bob.sync(hub)
+        #expect(report["refused"] as? Int == 1 && report["failed"] as? Int == 1 && report["pending"] as? Int == 0)
+        let entry = try #require(try bob.outbox.first)
+        #expect(entry["state"] as? String == "failed" && entry["code"] as? String == "not_participant" && entry["text"] as? String == "too late")
+        let row = try #require(try bob.run("timeline", chat).objects().last)
+        #expect(row["state"] as? String == "failed" && row["code"] as? String == "not_participant" && row["text"] as? String == "too late")
+        #expect(try bob.sync(hub)["failed"] as? Int == 1)
+        // He is let in again, and says it.
+        try ada.act("join", chat, bob.user)
+        try ada.sync(hub)
+        #expect(try bob.run("outbox", "--retry", "all").object()["retrying"] as? Int == 1)
+        #expect(try bob.sync(hub)["accepted"] as? Int == 1)
+        #expect(try Shown.timeline(hub.store, chat).last?.contains("too late") ?? false)
+        #expect(try bob.outbox.isEmpty && bob.states(chat) == ["complete"])
+
+        // Of another's message nobody changes the text.
+        try ada.sync(hub)
+        try ada.act("edit", chat, #require(try newest(ada, chat)), "mine")
+        #expect(try ada.sync(hub)["refused"] as? Int == 1)
+        #expect(try ada.outbox.first?["code"] as? String == "not_author")
+        #expect(try ada.run("outbox", "--discard", "all").object()["discarded"] as? Int == 1)
+        #expect(try ada.outbox.isEmpty)
+        #expect(try ada.run("outbox", "--edit", "99", "--text", "x").status == 64 && ada.run("outbox", "--retry", "x").status == 64)
+        try ada.sync(hub)
+        try bob.sync(hub)
+        for device in [ada, bob] { try expectSame(device) }
+    }
+
+    @Test("A user without conversations gets an empty store, and may begin one") func stranger() throws {
+        let eve = Device("eve", in: folder)
+        let report = try eve.sync(hub)
+        #expect(report["events"] as? Int == 0 && report["received"] as? Int == 0)
+        #expect(try eve.run("lobby", "--user", "eve").output.isEmpty && Shown.heads(eve.store).isEmpty)
+        let chat = try #require(try eve.act("new", "--title", "alone")["conversation_id"] as? String)
+        try eve.act("send", chat, "hello")
+        #expect(try eve.sync(hub)["accepted"] as? Int == 2)
+        #expect(try Shown.timeline(eve.store, chat) == Shown.timeline(hub.store, chat))
+    }
+
+    @Test("What cannot be is told by the exit's code") func refusals() throws {
+        try ada.sync(hub)
+        func status(_ device: Device, _ url: String) throws -> Int32 {
+            try Program.run("sync", "--store", device.store, "--server", url, "--user", device.user).status
+        }
+        #expect(try status(Device("user-8", in: folder, ada.user), hub.url) == 64)
+        #expect(try status(ada, "http://localhost/v1/sync") == 64)
+        #expect(try status(ada, "ws://127.0.0.1:1/v1/sync") == 69)
+        #expect(try status(ada, hub.url + "/none") == 69)
+        let plain = folder["plain"]
+        #expect(try Program.run("new", "--store", plain, "--author", ada.user).status == 0)
+        #expect(try status(Device(ada.user, in: folder, "plain"), hub.url) == 64)
+        #expect(try Program.run("outbox", "--store", plain).status == 64)
+        #expect(try Program.run("follow", "--store", folder["copy"], "--server", hub.url, "--user", ada.user, "--once").status == 77)
+        // Only its hub writes a replica's log.
+        let before = try Shown.heads(ada.store)
+        #expect(try ada.run("import", "-").status == 69)
+        #expect(try Program.run("record", "--store", ada.store, "--author", ada.user, shared[0], input: "data: {}\n\n").status == 69)
+        #expect(try Program.run("send", "--store", ada.store, "--author", bob.user, shared[0], "x").status == 65)
+        #expect(try Shown.heads(ada.store) == before && ada.outbox.isEmpty)
+        // Two hubs of one store would give one seq to two events.
+        #expect(try status(Device(ada.user, in: folder, "hub"), hub.url) == 75)
+        #expect(hub.end() == 0)
+        #expect(try status(ada, hub.url) == 69)
+    }
+
+    @Test("follow keeps a copy of everything, and goes on where it was") func follow() throws {
+        let copy = folder["copy"]
+        func follow() throws -> [String: Any] {
+            try Program.run("follow", "--store", copy, "--server", hub.url, "--user", "backup", "--once", "--json").object()
+        }
+        let first = try follow()
+        let events = try #require(first["events"] as? Int)
+        #expect(try Shown.heads(copy) == Shown.heads(hub.store))
+        #expect(try Program.run("stats", "--store", hub.store, "--json").object()["events"] as? Int == events)
+        try ada.sync(hub)
+        try ada.act("send", shared[0], "one more")
+        try ada.sync(hub)
+        let second = try follow()
+        #expect(second["received"] as? Int == 1 && second["events"] as? Int == events + 1)
+        #expect(second["bytes_in"] as? Int ?? .max < 4096)
+        #expect(try Shown.heads(copy) == Shown.heads(hub.store))
+        #expect(try Program.run("verify", "--store", copy, "--projections").status == 0)
+    }
+
+    @Test("A scope brings the newest conversations' newest messages and says what is missing; a wider one fills it") func scope() throws {
+        let report = try ada.sync(hub, "--scope", "newest:2:5")
+        #expect(report["holes"] as? Int ?? 0 > 0)
+        let rows = try ada.run("lobby", "--user", ada.user).objects()
+        #expect(rows.count == 2)
+        var hasHole = false
+        for row in rows {
+            let chat = try #require(row["conversation_id"] as? String)
+            let lines = try ada.run("timeline", chat).objects()
+            #expect(lines.compactMap { $0["text"] }.count <= 5)
+            hasHole = hasHole || lines.contains { $0["hole"] != nil }
+        }
+        #expect(hasHole)
+        let one = Device(ada.user, in: folder, "one")
+        try one.sync(hub, "--scope", shared[0])
+        #expect(try Shown.heads(one.store).count == 1 && Shown.timeline(one.store, shared[0]) == Shown.timeline(hub.store, shared[0]))
+        for device in [ada, one] {
+            #expect(try device.sync(hub, "--scope", "all")["holes"] as? Int == 0)
+            try expectSame(device)
+        }
+    }
+
+    @Test("--follow stays, takes what others push and pushes nothing by itself") func live() throws {
+        for device in [ada, bob] { try device.sync(hub) }
+        let (process, _, _, files) = try Program.start(["sync", "--store", bob.store, "--server", hub.url, "--user", bob.user, "--follow", "--json"])
+        #expect(Program.eventually { try files.text("output").hasSuffix("}\n") })
+        try ada.act("send", shared[0], "are you there?")
+        try ada.sync(hub)
+        #expect(Program.eventually { try Shown.timeline(bob.store, shared[0]).last?.contains("are you there?") ?? false })
+        #expect(Program.interrupt(process) == 0)
+        let lines = try files.text("output").split(separator: "\n")
+        #expect(lines.count >= 2 && lines.allSatisfy { $0.contains(#""accepted":0"#) }, "\(lines)")
+        try expectSame(bob)
+    }
+
+    @Test("A hub with a key lets in whom a token names, and nobody else: exit 77") func tokens() throws {
+        #expect(hub.end() == 0)
+        let key = try folder.write("key", Token.secret)
+        let hub = try ServedHub(hub.store, ["--jwt-key", key])
+        func sync(_ token: String, _ user: String) throws -> Program.Outcome {
+            let file = try folder.write("token", token)
+            return try Program.run("sync", "--store", folder["r-" + user], "--server", hub.url, "--user", user, "--token-file", file, "--json")
+        }
+        let good = try sync(Token.of(ada.user), ada.user)
+        #expect(try good.status == 0 && good.object()["received"] as? Int ?? 0 > 0, "\(good.errors)")
+        for (token, user) in [
+            (Token.of(ada.user, secret: "another secret of thirty-two bytes"), ada.user), (Token.of(ada.user), bob.user), (Token.of(ada.user, seconds: -600), ada.user),
+            ("", ada.user), ("x.y.z", ada.user),
+        ] {
+            let outcome = try sync(token, user)
+            #expect(outcome.status == 77 && outcome.output.isEmpty, "\(user): \(outcome.errors)")
+        }
+        #expect(hub.end() == 0)
+    }
+}
