@@ -30,11 +30,11 @@ import Testing
 
     @Test("A planted bug is found", arguments: PlantedBug.allCases)
     func planted(_ bug: PlantedBug) {
-        let caught = (1...60 as ClosedRange<UInt64>).first { seed in
+        let caught = (1...150 as ClosedRange<UInt64>).first { seed in
             var options = SimulationOptions(seed: seed)
             options.planted = bug
             return Simulation(options).run() != nil
         }
-        #expect(caught != nil, "60 worlds do not show \(bug)")
+        #expect(caught != nil, "150 worlds do not show \(bug)")
     }
 }

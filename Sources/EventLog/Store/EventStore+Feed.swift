@@ -66,6 +66,9 @@ extension EventStore {
         }
     }
 
+    /// Leaves out so many of the clock's next values.
+    package func advanceClock(by count: UInt64) { writer.withLock { $0.advanceClock(by: count) } }
+
     /// What can be said against an event without knowing its log.
     package static func checkForm(_ event: Event) -> Refusal? { Acceptance.checkForm(event) }
 

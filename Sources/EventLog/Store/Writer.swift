@@ -31,6 +31,11 @@ final class Writer {
         nextNumber = state.nextNumber
     }
 
+    func advanceClock(by count: UInt64) {
+        // The last values there are stay for events.
+        if hlc.rawValue < .max >> 1 { hlc = HLC(rawValue: hlc.rawValue + count) }
+    }
+
     // Logs.
 
     private func known(_ log: LogID) -> LogState? {

@@ -31,6 +31,8 @@ public final class Hub: Sendable {
         self.options = options
         heads = HeadCache(store: store.log)
         incarnation = options.execution.random()
+        // Set back to a backup, with a wall clock that stands behind, it would else give the times of its lost days again, one by one.
+        store.log.advanceClock(by: incarnation & 0x7FFF)
         openings = try Incarnations(store: store.log, beginning: incarnation)
         // Commits wait until the index stands, then are folded into it.
         try state.withLock { state in
@@ -142,7 +144,7 @@ public final class Hub: Sendable {
                 }
             }
             // A relaxed store says nothing more than that what it told of before can be read now.
-            return events.isEmpty ? Array(state.connections.values) : Array(woken.values)
+            return (events.isEmpty ? state.connections : woken).sorted { $0.key < $1.key }.map(\.value)
         }
         for connection in woken { connection.wake() }
     }

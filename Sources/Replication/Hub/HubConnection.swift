@@ -198,7 +198,7 @@ public final class HubConnection: @unchecked Sendable {
     private func holds(_ event: HeldEvent?) throws -> Bool {
         guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
-        return try hub.store.log.event(in: event.log, at: event.seq)?.hlc == event.hlc
+        return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
     }
 
     private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
@@ -270,7 +270,7 @@ public final class HubConnection: @unchecked Sendable {
                 return try feedSome()
             }
             var offers: [HeadsFrame.Item] = []
-            for (log, seq) in changed where isInScope(log) && !offered.contains(log) {
+            for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) where isInScope(log) && !offered.contains(log) {
                 guard joined.contains(log) else {
                     feed.want(log, from: seq)
                     continue

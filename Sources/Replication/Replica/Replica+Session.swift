@@ -39,7 +39,7 @@ extension Replica {
         var newest: HeldEvent?
         // Its commits rise by its clock: if it has the newest, it has those before.
         try store.log.replay(from: state.place + 1) { event in
-            if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(log: event.log, seq: event.seq, hlc: event.hlc) }
+            if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
             return true
         }
         return newest
@@ -189,6 +189,16 @@ extension Replica {
             throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
         }
         return tree.root()
+    }
+
+    /// From here on all that is held is compared with what the hub has, until it says that nothing is missing.
+    func forgetCursor() throws {
+        guard cursor != nil else { return }
+        try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.cursor) }
+        state.withLock { state in
+            state.cursor = nil
+            state.isCursorSaved = true
+        }
     }
 
     func planRewind(_ logs: [LogID: Seq]) throws {

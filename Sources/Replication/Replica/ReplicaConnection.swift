@@ -182,6 +182,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
         guard welcome.isGone else { return perform(session.fetch(try replica.damageWishes())) }
+        // Until all is compared: what comes meanwhile may be newer than what the hub lost, and would vouch for it in the next session.
+        try replica.forgetCursor()
         let comparison = HeadComparison()
         self.comparison = comparison
         try replica.forEachHead(inBatchesOf: 1024) { batch, isLast in

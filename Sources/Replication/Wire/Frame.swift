@@ -63,7 +63,7 @@ package struct Hello: Hashable, Sendable {
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
     /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
-    package var newest: HeldEvent?
+    package var newest: HeldEvent? = nil
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -71,6 +71,21 @@ package struct HeldEvent: Hashable, Sendable {
     package var log: LogID
     package var seq: Seq
     package var hlc: HLC
+    /// Who made it: a hub that was set back and whose wall clock stands still may give another event the same time.
+    package var replica: ReplicaID
+    package var counter: UInt64
+
+    package init(log: LogID, seq: Seq, hlc: HLC, replica: ReplicaID, counter: UInt64) {
+        self.log = log
+        self.seq = seq
+        self.hlc = hlc
+        self.replica = replica
+        self.counter = counter
+    }
+
+    package init(_ event: RecordedEvent) {
+        self.init(log: event.log, seq: event.seq, hlc: event.hlc, replica: event.origin.replica, counter: event.origin.counter)
+    }
 }
 
 package struct Welcome: Hashable, Sendable {

@@ -222,6 +222,8 @@ extension Hello {
                 $0.put(log: newest.log)
                 $0.put(number: 3, newest.seq)
                 $0.put(fixed: 4, newest.hlc.rawValue)
+                $0.put(bytes: 5, newest.replica.bytes)
+                $0.put(number: 6, newest.counter)
             }
         }
     }
@@ -244,7 +246,8 @@ extension Hello {
         wantsFirstScreen = fields.number(12) != 0
         if fields.has(13) {
             let held = try fields.message(13)
-            newest = HeldEvent(log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)))
+            newest = HeldEvent(
+                log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)), replica: try held.identifier(5), counter: held.number(6))
         }
     }
 }

@@ -68,7 +68,7 @@ final class DeviceNode: @unchecked Sendable {
             world.log("\(name): up")
             observe()
             connectSoon()
-        } catch let error as EventLogError where error.code == .diskFull || error.code == .inputOutput {
+        } catch let error as EventLogError where [.diskFull, .inputOutput, .cannotCreate].contains(error.code) {
             world.log("\(name): does not open: \(error)")
             fall()
         } catch {
