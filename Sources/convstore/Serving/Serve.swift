@@ -1,6 +1,7 @@
 import ArgumentParser
 import ChatServer
 import ConversationStore
+import EventLog
 import Glibc
 import Logging
 import Replication
@@ -32,6 +33,8 @@ struct Serve: ParsableCommand {
     var allowOrigin: [String] = []
     @Option(help: ArgumentHelp("End messages of which nothing was heard for so long, and whose writer is gone.", valueName: "seconds"))
     var abandonedAfter = 60
+    @Option(help: ArgumentHelp("Sign the heads of all conversations so often; 0: only when `audit checkpoint` is told to.", valueName: "seconds"))
+    var checkpointEvery = 3600
     @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
     var logLevel = "info"
 
@@ -44,6 +47,7 @@ struct Serve: ParsableCommand {
         guard !tokens.insecureAnyUser || address.isLoopback else {
             throw ValidationError("--insecure-any-user is only for loopback (127.0.0.1, ::1, localhost): anybody who reached \(address.host) could be anybody.")
         }
+        guard checkpointEvery >= 0 else { throw ValidationError("--checkpoint-every is 0 or more.") }
         guard abandonedAfter >= 0 else { throw ValidationError("--abandoned-after is 0 or more.") }
         guard Logger.Level(rawValue: logLevel) != nil else {
             throw ValidationError("--log-level is trace, debug, info, notice, warning, error or critical.")
@@ -79,7 +83,19 @@ struct Serve: ParsableCommand {
                 logger.info("listening", metadata: ["address": "\(address.text(port: port))", "tls": "\(options.tls != nil)"])
             }
             warn(address, options, logger)
+            let signing = sign(store.log, logger)
+            defer { signing.cancel() }
             try serve(server, logger)
+        }
+    }
+
+    /// Devices demand of each checkpoint that it goes on from the one that they saw before.
+    private func sign(_ log: EventStore, _ logger: Logger) -> Task<Void, Never> {
+        let seconds = checkpointEvery
+        return Task {
+            while seconds > 0, (try? await Task.sleep(for: .seconds(seconds))) != nil {
+                do { _ = try log.makeCheckpoint() } catch { logger.error("no checkpoint could be made", metadata: ["error": "\(error)"]) }
+            }
         }
     }
 
