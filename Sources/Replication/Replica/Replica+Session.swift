@@ -54,7 +54,15 @@ extension Replica {
         guard try savedScope() != scope else { return }
         var out = ByteBuffer(capacity: 64)
         scope.encode(into: &out)
-        try side.write { try $0.put(SyncTables.state, ReplicaState.Key.scope, out.array()) }
+        // The cursor vouches for what the old scope asked for: a session that ends early must not go on from it.
+        try side.write { transaction in
+            try transaction.put(SyncTables.state, ReplicaState.Key.scope, out.array())
+            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+        }
+        state.withLock { state in
+            state.cursor = nil
+            state.isCursorSaved = true
+        }
     }
 
     // The hub's checkpoint.
