@@ -34,6 +34,8 @@ extension Replica {
             return try keep(events, frame.logs)
         case .base(let base):
             try state.withLock { try $0.previews.take(base, in: store) }
+            // What was accepted may stand under it.
+            try strikeAccepted()
             return Kept()
         default: return Kept()
         }
@@ -123,9 +125,12 @@ extension Replica {
             }
             guard first.seq == last + 1 else {
                 skipped.insert(log)
-                if try !state.withLock({ try $0.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) }) {
-                    kept.wishes.append(try wish(for: log, heldSeq: last))
+                let isTaken = try state.withLock { state in
+                    guard try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
+                    show(state.outbox, try state.outbox.confirmed(new))
+                    return true
                 }
+                if !isTaken { kept.wishes.append(try wish(for: log, heldSeq: last)) }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []

@@ -155,7 +155,7 @@ extension Replica {
             let before = Set(state.outbox.entries.map(\.event.conversation))
             for answer in accepted {
                 // While the two histories are being compared, what is held at that seq may be another's.
-                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : store.log.lastSeq(of: answer.log))
+                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : shownSeq(of: answer.log, state))
             }
             for answer in refused {
                 if try state.outbox.refused(answer, newNonce: { Self.nonce(options.execution) }) { isReborn = true }
@@ -168,11 +168,15 @@ extension Replica {
     /// The histories are the same: what was accepted as something that is held leaves the outbox.
     func strikeAccepted() throws {
         try state.withLock { state in
+            if state.outbox.entries.isEmpty { return }
             let before = Set(state.outbox.entries.map(\.event.conversation))
-            try state.outbox.strikeAccepted { try store.log.lastSeq(of: $0) }
+            try state.outbox.strikeAccepted { try shownSeq(of: $0, state) }
             show(state.outbox, before)
         }
     }
+
+    /// The last seq that is held of a log, be it only of its newest part.
+    private func shownSeq(of log: LogID, _ state: borrowing State) throws -> Seq { max(try store.log.lastSeq(of: log), state.previews.lastSeq(of: log)) }
 
     /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that.
     var isOutboxAnswered: Bool {
