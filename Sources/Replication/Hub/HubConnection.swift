@@ -15,6 +15,8 @@ public final class HubConnection: @unchecked Sendable {
     private var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
     private var offered: Set<LogID> = []
+    /// The peer named logs of which it may see nothing: it must set itself right, and nothing is caught up before.
+    private var hasDenied = false
     /// The peer's cursor is gone: its heads are awaited.
     private var awaitsHeads = false
     /// Logs that the peer named among its heads.
@@ -330,7 +332,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        guard feed.isEmpty && screen.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
+        guard feed.isEmpty && screen.isEmpty && offered.isEmpty && !hasDenied && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
@@ -341,8 +343,15 @@ public final class HubConnection: @unchecked Sendable {
         for wish in wishes {
             offered.remove(wish.log)
             if wish.from == 0, case .conversation(let id) = wish.log {
-                let messages = Int(clamping: min(wish.through, 1000))
-                screen.append(FirstScreen.Page(conversation: id, messages: messages, bytesMax: FirstScreen.partBytesMax))
+                guard visibleSeq(wish.log) > 0 else { continue }
+                let page = FirstScreen.Page(
+                    conversation: id, messages: Int(clamping: min(wish.through, 1000)), bytesMax: FirstScreen.partBytesMax)
+                // Once, however often it is asked for: what waits for credit is bounded by what the peer may see.
+                if let index = screen.firstIndex(where: { $0.conversation == id }) {
+                    if screen[index].messages < page.messages { screen[index] = page }
+                } else {
+                    screen.append(page)
+                }
                 continue
             }
             // The same silence for what is not there and what is not allowed.
@@ -365,6 +374,11 @@ public final class HubConnection: @unchecked Sendable {
                 named.insert(item.log)
             } else {
                 answers.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root)))
+                // Of names that the peer makes up nothing is remembered.
+                guard seq > 0 else {
+                    hasDenied = true
+                    continue
+                }
                 offered.insert(item.log)
                 if !heads.isProbe { named.insert(item.log) }
             }
