@@ -12,6 +12,8 @@ public final class HubConnection: @unchecked Sendable {
     private var session: HubSession
     private var feed = Feed()
     private var scope = Scope.mine
+    /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
+    private var scopeIDs: Set<ConversationID>?
     private var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
     private var offered: Set<LogID> = []
@@ -168,7 +170,7 @@ public final class HubConnection: @unchecked Sendable {
     }
 
     private func isInScope(_ log: LogID) -> Bool {
-        if case .conversations(let ids) = scope, case .conversation(let id) = log { return ids.contains(id) }
+        if let scopeIDs, case .conversation(let id) = log { return scopeIDs.contains(id) }
         return true
     }
 
@@ -176,6 +178,7 @@ public final class HubConnection: @unchecked Sendable {
 
     private func begin(_ identity: Identity, _ hello: Hello) {
         scope = hello.scope
+        if case .conversations(let ids) = scope { scopeIDs = Set(ids) }
         replica = hello.replica
         guarded {
             // Told of changes from here on; what happened before is looked up.
