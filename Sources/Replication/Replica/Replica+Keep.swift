@@ -3,8 +3,12 @@ internal import ConversationStore
 /// What came of keeping a frame of events.
 struct Kept {
     var events = 0
-    /// What must be asked for, as it is missing before what came.
+    /// What must be asked for, as damage took it.
     var wishes: [Fetch] = []
+    /// What must be asked for, as it is missing before what came.
+    var holes: [Fetch] = []
+    /// Logs that go on where they ended.
+    var grown: [LogID] = []
 }
 
 extension Replica {
@@ -36,7 +40,7 @@ extension Replica {
             try state.withLock { try $0.previews.take(base, in: store) }
             // What was accepted may stand under it.
             try strikeAccepted()
-            return Kept()
+            return Kept(grown: [base.log])
         default: return Kept()
         }
     }
@@ -62,7 +66,7 @@ extension Replica {
             return nil
         }
         let events = Int(store.log.lastPosition - before)
-        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)))
+        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
     }
 
     static let wholeBytesMin = 32 << 10
@@ -130,7 +134,7 @@ extension Replica {
                     show(state.outbox, try state.outbox.confirmed(new))
                     return true
                 }
-                if !isTaken { kept.wishes.append(try wish(for: log, heldSeq: last)) }
+                if isTaken { kept.grown.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []
@@ -141,6 +145,7 @@ extension Replica {
                 secret = try store.log.secret(of: log)
             }
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
+            kept.grown.append(log)
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
         let before = store.log.lastPosition
