@@ -178,9 +178,17 @@ extension Replica {
     /// The last seq that is held of a log, be it only of its newest part.
     private func shownSeq(of log: LogID, _ state: borrowing State) throws -> Seq { max(try store.log.lastSeq(of: log), state.previews.lastSeq(of: log)) }
 
-    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that.
-    var isOutboxAnswered: Bool {
-        state.withLock { $0.outbox.entries.allSatisfy { $0.isFailed || $0.isWaiting } }
+    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come in this scope.
+    func isOutboxAnswered(in scope: Scope) -> Bool {
+        var named: Set<ConversationID>?
+        if case .conversations(let ids) = scope { named = Set(ids) }
+        return state.withLock { state in
+            state.outbox.entries.allSatisfy { entry in
+                if entry.isFailed || entry.isWaiting { return true }
+                guard entry.acceptedSeq != nil, let named, case .conversation(let id) = entry.event.log else { return false }
+                return !named.contains(id)
+            }
+        }
     }
 
     func forEachHead(inBatchesOf count: Int, _ body: ([HeadsFrame.Item], _ isLast: Bool) throws -> Void) throws {

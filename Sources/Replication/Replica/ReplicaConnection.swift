@@ -238,7 +238,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered(in: scope) { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.
