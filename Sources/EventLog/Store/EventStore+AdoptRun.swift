@@ -122,7 +122,11 @@ private struct RunAdoption {
         for (index, (slice, row)) in zip(run.slices, known).enumerated() {
             var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber))
             if row == nil { self.state.nextNumber += 1 }
-            if log.row.seq == 0 { log.secret = secrets[slice.log] }
+            if log.row.seq == 0 {
+                // This store's own keys would do for the hashing, but not for what the log's other copies prove.
+                guard let secret = secrets[slice.log] else { throw EventLogError(.invalidArgument, "the first events of log \(slice.log) came without its secret") }
+                log.secret = secret
+            }
             guard let seeds = log.secret ?? ring.seeds(ofLog: log.row.number) else {
                 throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
             }

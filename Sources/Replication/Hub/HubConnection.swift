@@ -12,9 +12,13 @@ public final class HubConnection: @unchecked Sendable {
     private var session: HubSession
     private var feed = Feed()
     private var scope = Scope.mine
+    /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
+    private var scopeIDs: Set<ConversationID>?
     private var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
     private var offered: Set<LogID> = []
+    /// The peer named logs of which it may see nothing: it must set itself right, and nothing is caught up before.
+    private var hasDenied = false
     /// The peer's cursor is gone: its heads are awaited.
     private var awaitsHeads = false
     /// Logs that the peer named among its heads.
@@ -166,7 +170,7 @@ public final class HubConnection: @unchecked Sendable {
     }
 
     private func isInScope(_ log: LogID) -> Bool {
-        if case .conversations(let ids) = scope, case .conversation(let id) = log { return ids.contains(id) }
+        if let scopeIDs, case .conversation(let id) = log { return scopeIDs.contains(id) }
         return true
     }
 
@@ -174,6 +178,7 @@ public final class HubConnection: @unchecked Sendable {
 
     private func begin(_ identity: Identity, _ hello: Hello) {
         scope = hello.scope
+        if case .conversations(let ids) = scope { scopeIDs = Set(ids) }
         replica = hello.replica
         guarded {
             // Told of changes from here on; what happened before is looked up.
@@ -330,7 +335,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        guard feed.isEmpty && screen.isEmpty && offered.isEmpty && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
+        guard feed.isEmpty && screen.isEmpty && offered.isEmpty && !hasDenied && !awaitsHeads || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
@@ -341,8 +346,15 @@ public final class HubConnection: @unchecked Sendable {
         for wish in wishes {
             offered.remove(wish.log)
             if wish.from == 0, case .conversation(let id) = wish.log {
-                let messages = Int(clamping: min(wish.through, 1000))
-                screen.append(FirstScreen.Page(conversation: id, messages: messages, bytesMax: FirstScreen.partBytesMax))
+                guard visibleSeq(wish.log) > 0 else { continue }
+                let page = FirstScreen.Page(
+                    conversation: id, messages: Int(clamping: min(wish.through, 1000)), bytesMax: FirstScreen.partBytesMax)
+                // Once, however often it is asked for: what waits for credit is bounded by what the peer may see.
+                if let index = screen.firstIndex(where: { $0.conversation == id }) {
+                    if screen[index].messages < page.messages { screen[index] = page }
+                } else {
+                    screen.append(page)
+                }
                 continue
             }
             // The same silence for what is not there and what is not allowed.
@@ -365,6 +377,11 @@ public final class HubConnection: @unchecked Sendable {
                 named.insert(item.log)
             } else {
                 answers.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root)))
+                // Of names that the peer makes up nothing is remembered.
+                guard seq > 0 else {
+                    hasDenied = true
+                    continue
+                }
                 offered.insert(item.log)
                 if !heads.isProbe { named.insert(item.log) }
             }

@@ -105,6 +105,8 @@ package struct HubSession: Sendable {
             return [.fetch(wishes)]
         case (.open, .heads(let heads)):
             guard heads.heads.count <= WireLimits.headsMax else { return end(Bye(.protocolError, "HEADS of \(heads.heads.count) logs")) }
+            // Each of its heads may cost the hashing of its log.
+            guard Set(heads.heads.map(\.log)).count == heads.heads.count else { return end(Bye(.protocolError, "HEADS name a log twice")) }
             return [.compare(heads)]
         case (.open, .typing(let typing)): return take(typing, at: now)
         case (.open, .token(let token)): return take(token: token)

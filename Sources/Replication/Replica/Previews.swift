@@ -51,6 +51,12 @@ struct Previews {
         return parts[id] != nil
     }
 
+    /// The last seq of a log that stands here; 0: none does.
+    func lastSeq(of log: LogID) -> Seq {
+        guard case .conversation(let id) = log else { return 0 }
+        return parts[id]?.lastSeq ?? 0
+    }
+
     func show(in store: ConversationStore) throws {
         for (id, part) in parts { try show(part, id, in: store) }
     }

@@ -3,8 +3,12 @@ internal import ConversationStore
 /// What came of keeping a frame of events.
 struct Kept {
     var events = 0
-    /// What must be asked for, as it is missing before what came.
+    /// What must be asked for, as damage took it.
     var wishes: [Fetch] = []
+    /// What must be asked for, as it is missing before what came.
+    var holes: [Fetch] = []
+    /// Logs that go on where they ended.
+    var grown: [LogID] = []
 }
 
 extension Replica {
@@ -34,7 +38,9 @@ extension Replica {
             return try keep(events, frame.logs)
         case .base(let base):
             try state.withLock { try $0.previews.take(base, in: store) }
-            return Kept()
+            // What was accepted may stand under it.
+            try strikeAccepted()
+            return Kept(grown: [base.log])
         default: return Kept()
         }
     }
@@ -60,7 +66,7 @@ extension Replica {
             return nil
         }
         let events = Int(store.log.lastPosition - before)
-        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)))
+        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
     }
 
     static let wholeBytesMin = 32 << 10
@@ -123,9 +129,12 @@ extension Replica {
             }
             guard first.seq == last + 1 else {
                 skipped.insert(log)
-                if try !state.withLock({ try $0.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) }) {
-                    kept.wishes.append(try wish(for: log, heldSeq: last))
+                let isTaken = try state.withLock { state in
+                    guard try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
+                    show(state.outbox, try state.outbox.confirmed(new))
+                    return true
                 }
+                if isTaken { kept.grown.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []
@@ -136,6 +145,7 @@ extension Replica {
                 secret = try store.log.secret(of: log)
             }
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
+            kept.grown.append(log)
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
         let before = store.log.lastPosition

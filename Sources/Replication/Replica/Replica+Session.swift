@@ -54,7 +54,15 @@ extension Replica {
         guard try savedScope() != scope else { return }
         var out = ByteBuffer(capacity: 64)
         scope.encode(into: &out)
-        try side.write { try $0.put(SyncTables.state, ReplicaState.Key.scope, out.array()) }
+        // The cursor vouches for what the old scope asked for: a session that ends early must not go on from it.
+        try side.write { transaction in
+            try transaction.put(SyncTables.state, ReplicaState.Key.scope, out.array())
+            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+        }
+        state.withLock { state in
+            state.cursor = nil
+            state.isCursorSaved = true
+        }
     }
 
     // The hub's checkpoint.
@@ -147,7 +155,7 @@ extension Replica {
             let before = Set(state.outbox.entries.map(\.event.conversation))
             for answer in accepted {
                 // While the two histories are being compared, what is held at that seq may be another's.
-                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : store.log.lastSeq(of: answer.log))
+                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : shownSeq(of: answer.log, state))
             }
             for answer in refused {
                 if try state.outbox.refused(answer, newNonce: { Self.nonce(options.execution) }) { isReborn = true }
@@ -160,15 +168,27 @@ extension Replica {
     /// The histories are the same: what was accepted as something that is held leaves the outbox.
     func strikeAccepted() throws {
         try state.withLock { state in
+            if state.outbox.entries.isEmpty { return }
             let before = Set(state.outbox.entries.map(\.event.conversation))
-            try state.outbox.strikeAccepted { try store.log.lastSeq(of: $0) }
+            try state.outbox.strikeAccepted { try shownSeq(of: $0, state) }
             show(state.outbox, before)
         }
     }
 
-    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that.
-    var isOutboxAnswered: Bool {
-        state.withLock { $0.outbox.entries.allSatisfy { $0.isFailed || $0.isWaiting } }
+    /// The last seq that is held of a log, be it only of its newest part.
+    private func shownSeq(of log: LogID, _ state: borrowing State) throws -> Seq { max(try store.log.lastSeq(of: log), state.previews.lastSeq(of: log)) }
+
+    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come in this scope.
+    func isOutboxAnswered(in scope: Scope) -> Bool {
+        var named: Set<ConversationID>?
+        if case .conversations(let ids) = scope { named = Set(ids) }
+        return state.withLock { state in
+            state.outbox.entries.allSatisfy { entry in
+                if entry.isFailed || entry.isWaiting { return true }
+                guard entry.acceptedSeq != nil, let named, case .conversation(let id) = entry.event.log else { return false }
+                return !named.contains(id)
+            }
+        }
     }
 
     func forEachHead(inBatchesOf count: Int, _ body: ([HeadsFrame.Item], _ isLast: Bool) throws -> Void) throws {

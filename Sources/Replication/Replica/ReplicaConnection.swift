@@ -34,6 +34,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var welcome: Welcome?
     private var comparison: HeadComparison?
     private var isCaughtUp = false
+    /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
+    private var missing: [LogID: Fetch] = [:]
+    private var askedAt: UInt64 = 0
     private var hasEnded = false
 
     init(
@@ -78,6 +81,11 @@ public final class ReplicaConnection: @unchecked Sendable {
     public func tick() {
         mailbox.post { [self] in
             perform(session.tick(at: now))
+            // A hub that could not answer then may be able to now.
+            if !missing.isEmpty, HubSession.milliseconds(since: &askedAt, now) >= Self.askAgainMilliseconds {
+                askedAt = now
+                perform(session.fetch(missing.values.sorted { $0.log.sortKey < $1.log.sortKey }))
+            }
             replica.saveCursor()
         }
     }
@@ -125,6 +133,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .answered(let accepted, let refused): guarded { try answered(accepted, refused) }
             case .heads(let heads): guarded { try compare(heads) }
             case .caughtUp(let cursor):
+                // Said before the hub had read what was asked for: it says so again behind that.
+                if !missing.isEmpty { continue }
                 if comparison != nil {
                     // Nothing differs any more.
                     guarded { try replica.strikeAccepted() }
@@ -191,11 +201,19 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
     }
 
+    private static let askAgainMilliseconds: UInt64 = 10_000
+
     private func keep(_ frame: Frame, _ bytes: Int) throws {
         let kept = try replica.keep(frame, preparations)
         isCaughtUp = false
         observe(.received(events: kept.events, bytes: bytes))
-        perform(session.fetch(kept.wishes))
+        for log in kept.grown { missing[log] = nil }
+        var wishes = kept.wishes
+        for hole in kept.holes where missing.updateValue(hole, forKey: hole.log) == nil {
+            wishes.append(hole)
+            askedAt = now
+        }
+        perform(session.fetch(wishes))
         perform(session.kept(bytes: bytes))
     }
 
@@ -220,7 +238,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered(in: scope) { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.

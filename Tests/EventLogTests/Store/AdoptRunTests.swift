@@ -192,6 +192,8 @@ import Testing
             } catch { return (error as? EventLogError)?.code }
         }
         #expect(code { _ = try store.adoptRun(hub.runs[1].bytes, secrets: hub.secrets) { _, _ in } } == .invalidArgument)
+        // Its own keys could hash it, and would prove nothing.
+        #expect(code { _ = try store.adoptRun(hub.runs[0].bytes, secrets: [:]) { _, _ in } } == .invalidArgument)
         #expect(throws: SegmentError.self) { _ = try store.adoptRun(Array(hub.runs[0].bytes.dropLast()), secrets: hub.secrets) { _, _ in } }
         struct Refused: Error {}
         var seen = 0

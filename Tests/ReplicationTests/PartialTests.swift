@@ -1,0 +1,94 @@
+import ConversationStore
+import Foundation
+import Replication
+import Testing
+
+/// Devices that hold only a part of what their user has.
+@Suite struct PartialTests {
+    /// A long conversation, and one that is older and shorter.
+    private func conversations(_ world: World) async throws -> (long: ConversationID, old: ConversationID) {
+        let old = try await world.hubStore.createConversation(.group, title: "Old", author: ada, participants: [bob])
+        for index in 0..<60 { try await world.hubStore.send("old \(index)", to: old, from: ada) }
+        let long = try await world.hubStore.createConversation(.group, title: "Long", author: ada, participants: [bob])
+        for index in 0..<100 { try await world.hubStore.send("long \(index)", to: long, from: ada) }
+        return (long, old)
+    }
+
+    private func settle(_ world: World, _ device: Replica, _ scope: Scope) async throws {
+        let session = world.follow(device, scope: scope)
+        try await eventually { session.isSettled || session.end != nil }
+        #expect(session.end == nil)
+        session.connection.end()
+        try await eventually { session.end != nil }
+    }
+
+    @Test func aSessionThatEndsEarlyAfterAWiderScopeLosesNothing() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            try await settle(world, device, .newest(conversations: 1, messages: 1))
+            #expect(device.cursor != nil)
+            // The line breaks behind WELCOME.
+            let isWelcomed = Monitor(false)
+            nonisolated(unsafe) var replica: ReplicaConnection!
+            let hub = world.hub.connect(
+                send: { message in
+                    let isFirst = isWelcomed.withLock { known in
+                        defer { known = true }
+                        return !known
+                    }
+                    if isFirst { replica.receive(message) }
+                }, close: { _ in })
+            let isConnected = Monitor(false)
+            replica = device.connect(token: "", scope: .mine, send: { hub.receive($0) }, close: { _ in }) { event in
+                if case .connected = event { isConnected.withLock { $0 = true } }
+            }
+            replica.start()
+            try await eventually { isConnected.withLock { $0 } }
+            replica.disconnected()
+            hub.disconnected()
+            try await settle(world, device, .mine)
+            for id in [long, old] {
+                #expect(try device.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
+            }
+        }
+    }
+
+    @Test func anOwnMessageInAConversationHeldInPartIsAnswered() async throws {
+        try await withWorld { world in
+            let (long, _) = try await conversations(world)
+            let device = try world.device(bob)
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            try await settle(world, device, scope)
+            try device.append(message("mine", in: long, by: bob))
+            try await settle(world, device, scope)
+            #expect(device.outbox.isEmpty)
+            #expect(try device.store.timeline(of: long, .newest, limit: 2)?.messages.map(\.text) == ["long 99", "mine"])
+        }
+    }
+
+    @Test func whatComesWithoutItsBeginningIsFetchedBeforeAnythingIsSettled() async throws {
+        try await withWorld { world in
+            let (_, old) = try await conversations(world)
+            let device = try world.device(bob)
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            try await settle(world, device, scope)
+            try await world.hubStore.send("late", to: old, from: ada)
+            try await settle(world, device, scope)
+            #expect(try device.store.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["late"])
+        }
+    }
+
+    @Test func whatIsAcceptedOutsideOfTheScopeKeepsNoSyncWaiting() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            try await world.sync(device)
+            try device.append(message("outside", in: old, by: bob))
+            try await settle(world, device, .conversations([long]))
+            try await world.sync(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try device.store.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["outside"])
+        }
+    }
+}
