@@ -10,10 +10,16 @@ final class ChangeHub: Sendable {
 
     /// A hub that follows this store.
     var tap: (@Sendable ([RecordedEvent]) -> Void)? {
-        get { tapped.withLock { $0 } }
-        set { tapped.withLock { $0 = newValue } }
+        get { tapped.withLock { $0.body } }
+        set { tapped.withLock { $0.body = newValue } }
     }
-    private let tapped = Monitor<(@Sendable ([RecordedEvent]) -> Void)?>(nil)
+
+    /// A closure in a generic box of its own would be wrapped in another one by each look at it: each commit would cost more than the one before.
+    private struct Tap {
+        var body: (@Sendable ([RecordedEvent]) -> Void)?
+    }
+
+    private let tapped = Monitor(Tap())
 
     private struct State {
         var observers: [Topic: [ObjectIdentifier: Waker]] = [:]

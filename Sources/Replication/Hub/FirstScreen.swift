@@ -93,9 +93,15 @@ struct FirstScreen {
         let first = events.firstIndex { if case .messageSent = $0.event.content { true } else { false } } ?? events.endIndex
         events.removeFirst(first)
         let seq = (events.first?.seq ?? visible + 1) - 1
-        guard let base = try hub.store.encodedBase(of: id, at: seq), let range = try hub.heads.tree(of: log, through: seq) else { return }
+        guard let base = try base(of: id, at: seq), let range = try hub.heads.tree(of: log, through: seq) else { return }
         part.bytes += bytes + base.count
         part.bases.append(BaseFrame(log: log, base: base, seq: seq, range: range.encoded, secret: try hub.store.log.secret(of: log)))
         part.events += events
+    }
+
+    /// As the rows have it, where it is the newest; else the log is read up to there, which decodes every run that holds some of it.
+    private func base(of id: ConversationID, at seq: Seq) throws -> [UInt8]? {
+        if let newest = try hub.store.encodedBase(of: id), newest.seq == seq { return newest.base }
+        return try hub.store.encodedBase(of: id, at: seq)
     }
 }

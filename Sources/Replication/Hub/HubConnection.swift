@@ -402,17 +402,24 @@ public final class HubConnection: @unchecked Sendable {
 
     // Deciding.
 
+    /// PUSHes that came while the last was decided share one commit: else a peer that pushes one event at a time waits for a sync of the disk for each.
     private func decideNext() {
         guard !isPushing, !pushes.isEmpty, let identity = session.who else { return }
         isPushing = true
-        let (events, bytes) = pushes.removeFirst()
-        let decision = PushDecision(events, from: identity, replica: replica)
-        let submissions = decision.submissions
-        guard !submissions.isEmpty else { return decided(decision.answers([]), bytes) }
-        hub.options.execution.append(hub.store.log, submissions) { [self] result in
+        var decisions: [(decision: PushDecision, bytes: Int)] = []
+        var submissions: [Submission] = []
+        for push in pushes {
+            guard decisions.isEmpty || submissions.count + push.events.count <= WireLimits.pushEventsMax else { break }
+            let decision = PushDecision(push.events, from: identity, replica: replica)
+            submissions += decision.submissions
+            decisions.append((decision, push.bytes))
+        }
+        pushes.removeFirst(decisions.count)
+        guard !submissions.isEmpty else { return decided(decisions, []) }
+        hub.options.execution.append(hub.store.log, submissions) { [self, decisions] result in
             mailbox.post { [self] in
                 switch result {
-                case .success(let outcomes): decided(decision.answers(outcomes), bytes)
+                case .success(let outcomes): decided(decisions, outcomes[...])
                 case .failure(let error):
                     // Not answered: the replica will ask again, which is safe (I3).
                     guarded { throw error }
@@ -421,15 +428,20 @@ public final class HubConnection: @unchecked Sendable {
         }
     }
 
-    private func decided(_ answers: (accepted: [Accepted], refused: [Refused]), _ bytes: Int) {
+    private func decided(_ decisions: [(decision: PushDecision, bytes: Int)], _ outcomes: ArraySlice<AppendOutcome>) {
         isPushing = false
-        var answers = answers
-        for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
-            // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
-            answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+        var outcomes = outcomes
+        for (decision, bytes) in decisions {
+            let count = decision.submissions.count
+            var answers = decision.answers(Array(outcomes.prefix(count)))
+            outcomes = outcomes.dropFirst(count)
+            for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
+                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
+                answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+            }
+            hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
+            perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         }
-        hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
-        perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         decideNext()
     }
 
