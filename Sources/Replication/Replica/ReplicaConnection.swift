@@ -37,6 +37,12 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
     private var askedAt: UInt64 = 0
+    /// Bytes of messages that wait to be handled.
+    private let backlog = Monitor(0)
+    /// What an honest hub may have on its way, and much more.
+    private static let backlogBytesMax = 64 << 20
+    /// What a message costs beside its bytes, about.
+    private static let messageOverhead = 256
     private var hasEnded = false
 
     init(
@@ -64,8 +70,21 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// A whole message has come.
     public func receive(_ message: [UInt8]) {
+        let isTooMuch = backlog.withLock { backlog -> Bool? in
+            if backlog > Self.backlogBytesMax { return nil }
+            backlog += message.count + Self.messageOverhead
+            return backlog > Self.backlogBytesMax
+        }
+        // Told once; what comes behind it is not looked at.
+        guard let isTooMuch else { return }
+        if isTooMuch {
+            return mailbox.post { [self] in guarded { throw ReplicaError(.badPeer, "the hub sends more than it was given credit for") } }
+        }
         preparations.note(message)
-        mailbox.post { [self] in perform(session.receive(message, at: now)) }
+        mailbox.post { [self] in
+            backlog.withLock { $0 -= message.count + Self.messageOverhead }
+            perform(session.receive(message, at: now))
+        }
     }
 
     /// The transport is gone.
