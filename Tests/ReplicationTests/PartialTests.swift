@@ -86,6 +86,9 @@ import Testing
             try await world.sync(device)
             try device.append(message("outside", in: old, by: bob))
             try await settle(world, device, .conversations([long]))
+            // What the narrower scope leaves out is still there.
+            #expect(try device.store.log.head(of: .conversation(old))?.size == 61)
+            #expect(try device.lostEvents().isEmpty)
             try await world.sync(device)
             #expect(device.outbox.isEmpty)
             #expect(try device.store.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["outside"])

@@ -215,7 +215,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.forgetCursor()
         let comparison = HeadComparison()
         self.comparison = comparison
-        try replica.forEachHead(inBatchesOf: 1024) { batch, isLast in
+        try replica.forEachHead(in: scope, inBatchesOf: 1024) { batch, isLast in
             perform(session.compare(HeadsFrame(heads: batch, isProbe: false, isLast: isLast)))
         }
     }
@@ -257,7 +257,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered(in: scope) { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.
