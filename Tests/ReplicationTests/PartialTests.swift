@@ -86,9 +86,39 @@ import Testing
             try await world.sync(device)
             try device.append(message("outside", in: old, by: bob))
             try await settle(world, device, .conversations([long]))
+            // What the narrower scope leaves out is still there.
+            #expect(try device.store.log.head(of: .conversation(old))?.size == 61)
+            #expect(try device.lostEvents().isEmpty)
             try await world.sync(device)
             #expect(device.outbox.isEmpty)
             #expect(try device.store.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["outside"])
+        }
+    }
+
+    @Test func aBaseThatCannotBeReadIsNotKept() async throws {
+        try await withWorld { world in
+            _ = try await conversations(world)
+            let device = try world.device(bob)
+            nonisolated(unsafe) var replica: ReplicaConnection!
+            let hub = world.hub.connect(
+                send: { message in
+                    guard case .base(var base)? = try? Frame(decoding: message) else { return replica.receive(message) }
+                    base.base = [250, 1, 2]
+                    replica.receive(Frame.base(base).encoded())
+                }, close: { _ in })
+            let hasFailed = Monitor(false)
+            replica = device.connect(
+                token: "", scope: .newest(conversations: 1, messages: 5), send: { hub.receive($0) }, close: { _ in hub.disconnected() }
+            ) { event in
+                if case .failed = event { hasFailed.withLock { $0 = true } }
+            }
+            replica.start()
+            try await eventually { hasFailed.withLock { $0 } }
+            let path = device.store.log.path
+            try device.close()
+            let again = try world.open(path, bob)
+            #expect(again.holes.isEmpty)
+            try await world.sync(again)
         }
     }
 }

@@ -265,7 +265,10 @@ final class Writer {
     /// The event that a replica made as its how-many-eth of this log.
     func find(_ origin: Origin, in state: LogState) throws -> RecordedEvent? {
         var seq: Seq = 1
-        if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter < origin.counter { seq = cursor.seq + 1 }
+        // The same one again, as from a peer that repeats itself, is found at once.
+        if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter <= origin.counter {
+            seq = cursor.counter == origin.counter ? cursor.seq : cursor.seq + 1
+        }
         try refresh(state)
         while seq <= state.row.seq {
             if seq < state.tailFirstSeq, let (run, place) = try reader.place(of: seq, in: state.row) {

@@ -13,7 +13,7 @@ public final class HubConnection: @unchecked Sendable {
     private var feed = Feed()
     private var scope = Scope.mine
     /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
-    private var scopeIDs: Set<ConversationID>?
+    private var scopeNames: Set<ConversationID>?
     private var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
     private var offered: Set<LogID> = []
@@ -169,16 +169,13 @@ public final class HubConnection: @unchecked Sendable {
         return hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: seesEverything) }
     }
 
-    private func isInScope(_ log: LogID) -> Bool {
-        if let scopeIDs, case .conversation(let id) = log { return scopeIDs.contains(id) }
-        return true
-    }
+    private func isInScope(_ log: LogID) -> Bool { Scope.covers(log, scopeNames) }
 
     // Beginning.
 
     private func begin(_ identity: Identity, _ hello: Hello) {
         scope = hello.scope
-        if case .conversations(let ids) = scope { scopeIDs = Set(ids) }
+        scopeNames = scope.names
         replica = hello.replica
         guarded {
             // Told of changes from here on; what happened before is looked up.
@@ -368,7 +365,8 @@ public final class HubConnection: @unchecked Sendable {
     /// A replica whose cursor is gone says what it has: what it lacks is sent; where it has something else, it is told what is here instead.
     private func compare(_ heads: HeadsFrame) throws {
         var answers: [HeadsFrame.Item] = []
-        for item in heads.heads {
+        // A log that the scope leaves out is there all the same: to deny it would make the replica throw it away.
+        for item in heads.heads where isInScope(item.log) {
             let seq = visibleSeq(item.log)
             let size = min(seq, item.head.size)
             let root = size == 0 ? CompactRange().root() : try hub.root(of: item.log, at: size)

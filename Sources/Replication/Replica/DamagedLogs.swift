@@ -17,6 +17,12 @@ struct DamagedLogs {
 
     func has(_ log: LogID) -> Bool { heads[log] != nil }
 
+    func hasAny(in scope: Scope) -> Bool {
+        if isEmpty { return false }
+        let names = scope.names
+        return heads.keys.contains { Scope.covers($0, names) }
+    }
+
     /// The next gap of each log.
     func wishes(in store: EventStore) throws -> [Fetch] {
         try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }

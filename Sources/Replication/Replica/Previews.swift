@@ -13,6 +13,7 @@ struct Previews {
         var secret: [UInt8]
         var events: [RecordedEvent]
         var lastSeq: Seq { baseSeq + Seq(events.count) }
+        var shown: Preview { get throws { try Preview(base: base, baseSeq: baseSeq, events: events) } }
     }
 
     private let side: SideStore
@@ -58,11 +59,7 @@ struct Previews {
     }
 
     func show(in store: ConversationStore) throws {
-        for (id, part) in parts { try show(part, id, in: store) }
-    }
-
-    private func show(_ part: Part, _ id: ConversationID, in store: ConversationStore) throws {
-        store.setPreview(try Preview(base: part.base, baseSeq: part.baseSeq, events: part.events), of: id)
+        for (id, part) in parts { store.setPreview(try part.shown, of: id) }
     }
 
     /// Takes a BASE: what follows it must lead to the log's head.
@@ -73,6 +70,8 @@ struct Previews {
         guard let range = CompactRange(end: base.seq, encoded: base.range) else { throw ReplicaError(.badPeer, "a BASE without its compact range") }
         _ = try Replica.seeds(base.secret)
         let part = Part(base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, events: [])
+        // What cannot be shown must not be kept: the replica could not be opened any more.
+        let shown = try part.shown
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
@@ -84,7 +83,7 @@ struct Previews {
             try transaction.put(SyncTables.previews, Self.key(id, 0), part.encoded())
         }
         parts[id] = part
-        try show(part, id, in: store)
+        store.setPreview(shown, of: id)
     }
 
     /// Takes events that follow a preview's last; says whether they do.
@@ -97,12 +96,13 @@ struct Previews {
         if let head, head.size == part.tree.end, head.root != part.tree.root() {
             throw ReplicaError(.forked, "events of \(log) do not lead to the head that came with them")
         }
+        part.events += new
+        let shown = try part.shown
         try side.write { transaction in
             for event in new { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
-        part.events += new
         parts[id] = part
-        try show(part, id, in: store)
+        store.setPreview(shown, of: id)
         return true
     }
 

@@ -98,7 +98,10 @@ extension Replica {
     func damageWishes() throws -> [Fetch] { try state.withLock { try $0.damaged.wishes(in: store.log) } }
 
     /// Whether nothing is missing that was here before.
-    package var isWhole: Bool { state.withLock { $0.damaged.isEmpty } }
+    package var isWhole: Bool { isWhole(in: .mine) }
+
+    /// The same of the logs of a scope: of others the hub sends nothing.
+    func isWhole(in scope: Scope) -> Bool { state.withLock { !$0.damaged.hasAny(in: scope) } }
 
     private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
         var kept = Kept()

@@ -180,20 +180,20 @@ extension Replica {
 
     /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come in this scope.
     func isOutboxAnswered(in scope: Scope) -> Bool {
-        var named: Set<ConversationID>?
-        if case .conversations(let ids) = scope { named = Set(ids) }
+        let names = scope.names
         return state.withLock { state in
             state.outbox.entries.allSatisfy { entry in
-                if entry.isFailed || entry.isWaiting { return true }
-                guard entry.acceptedSeq != nil, let named, case .conversation(let id) = entry.event.log else { return false }
-                return !named.contains(id)
+                entry.isFailed || entry.isWaiting || entry.acceptedSeq != nil && !Scope.covers(entry.event.log, names)
             }
         }
     }
 
-    func forEachHead(inBatchesOf count: Int, _ body: ([HeadsFrame.Item], _ isLast: Bool) throws -> Void) throws {
+    func forEachHead(in scope: Scope, inBatchesOf count: Int, _ body: ([HeadsFrame.Item], _ isLast: Bool) throws -> Void) throws {
         var batch: [HeadsFrame.Item] = []
+        let names = scope.names
         try store.log.forEachHead { head in
+            // What the scope leaves out stays as it is: the hub says nothing about it.
+            guard Scope.covers(head.log, names) else { return true }
             if batch.count == count {
                 try body(batch, false)
                 batch = []

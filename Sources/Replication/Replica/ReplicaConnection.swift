@@ -37,6 +37,12 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
     private var askedAt: UInt64 = 0
+    /// Bytes of messages that wait to be handled.
+    private let backlog = Monitor(0)
+    /// What an honest hub may have on its way, and much more.
+    private static let backlogBytesMax = 64 << 20
+    /// What a message costs beside its bytes, about.
+    private static let messageOverhead = 256
     private var hasEnded = false
 
     init(
@@ -64,8 +70,21 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// A whole message has come.
     public func receive(_ message: [UInt8]) {
+        let isTooMuch = backlog.withLock { backlog -> Bool? in
+            if backlog > Self.backlogBytesMax { return nil }
+            backlog += message.count + Self.messageOverhead
+            return backlog > Self.backlogBytesMax
+        }
+        // Told once; what comes behind it is not looked at.
+        guard let isTooMuch else { return }
+        if isTooMuch {
+            return mailbox.post { [self] in guarded { throw ReplicaError(.badPeer, "the hub sends more than it was given credit for") } }
+        }
         preparations.note(message)
-        mailbox.post { [self] in perform(session.receive(message, at: now)) }
+        mailbox.post { [self] in
+            backlog.withLock { $0 -= message.count + Self.messageOverhead }
+            perform(session.receive(message, at: now))
+        }
     }
 
     /// The transport is gone.
@@ -196,7 +215,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.forgetCursor()
         let comparison = HeadComparison()
         self.comparison = comparison
-        try replica.forEachHead(inBatchesOf: 1024) { batch, isLast in
+        try replica.forEachHead(in: scope, inBatchesOf: 1024) { batch, isLast in
             perform(session.compare(HeadsFrame(heads: batch, isProbe: false, isLast: isLast)))
         }
     }
@@ -238,7 +257,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole, replica.isOutboxAnswered(in: scope) { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.

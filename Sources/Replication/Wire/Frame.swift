@@ -46,6 +46,19 @@ public enum Scope: Hashable, Sendable {
     case everything
 }
 
+extension Scope {
+    /// The conversations that it names; `nil`: it leaves none out.
+    var names: Set<ConversationID>? {
+        if case .conversations(let ids) = self { Set(ids) } else { nil }
+    }
+
+    /// Whether a scope that names these has a log.
+    static func covers(_ log: LogID, _ names: Set<ConversationID>?) -> Bool {
+        guard let names, case .conversation(let id) = log else { return true }
+        return names.contains(id)
+    }
+}
+
 package struct Hello: Hashable, Sendable {
     package var versions: ClosedRange<UInt32>
     package var replica: ReplicaID
