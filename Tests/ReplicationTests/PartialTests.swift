@@ -30,22 +30,23 @@ import Testing
             #expect(device.cursor != nil)
             // The line breaks behind WELCOME.
             let isWelcomed = Monitor(false)
-            nonisolated(unsafe) var replica: ReplicaConnection!
+            let replica = Monitor<ReplicaConnection?>(nil)
             let hub = world.hub.connect(
                 send: { message in
                     let isFirst = isWelcomed.withLock { known in
                         defer { known = true }
                         return !known
                     }
-                    if isFirst { replica.receive(message) }
+                    if isFirst { replica.withLock { $0 }?.receive(message) }
                 }, close: { _ in })
             let isConnected = Monitor(false)
-            replica = device.connect(token: "", scope: .mine, send: { hub.receive($0) }, close: { _ in }) { event in
+            let connection = device.connect(token: "", scope: .mine, send: { hub.receive($0) }, close: { _ in }) { event in
                 if case .connected = event { isConnected.withLock { $0 = true } }
             }
-            replica.start()
+            replica.withLock { $0 = connection }
+            connection.start()
             try await eventually { isConnected.withLock { $0 } }
-            replica.disconnected()
+            connection.disconnected()
             hub.disconnected()
             try await settle(world, device, .mine)
             for id in [long, old] {
@@ -99,7 +100,7 @@ import Testing
         try await withWorld { world in
             _ = try await conversations(world)
             let device = try world.device(bob)
-            nonisolated(unsafe) var replica: ReplicaConnection!
+            let replica = Monitor<ReplicaConnection?>(nil)
             let hub = world.hub.connect(
                 send: { message in
                     guard case .base(var base)? = try? Frame(decoding: message) else { return replica.receive(message) }
@@ -112,7 +113,8 @@ import Testing
             ) { event in
                 if case .failed = event { hasFailed.withLock { $0 = true } }
             }
-            replica.start()
+            replica.withLock { $0 = connection }
+            connection.start()
             try await eventually { hasFailed.withLock { $0 } }
             let path = device.store.log.path
             try device.close()

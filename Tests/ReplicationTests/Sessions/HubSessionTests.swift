@@ -239,8 +239,9 @@ import Testing
         #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
         func heads(_ count: Int) -> Bye? {
             var session = HubState.open.make()
-            let item = HeadsFrame.Item(log: .user(Self.user), head: FrameSamples.head)
-            return session.receive(Frame.heads(HeadsFrame(heads: Array(repeating: item, count: count), isProbe: false)).encoded(), at: 0).bye
+            // Each log once.
+            let items = (0..<count).map { HeadsFrame.Item(log: .conversation(ConversationID(high: 1, low: UInt64($0))), head: FrameSamples.head) }
+            return session.receive(Frame.heads(HeadsFrame(heads: items, isProbe: false)).encoded(), at: 0).bye
         }
         #expect(heads(1024) == nil && heads(1025)?.code == .protocolError)
     }
