@@ -103,12 +103,15 @@ import Testing
             let replica = Monitor<ReplicaConnection?>(nil)
             let hub = world.hub.connect(
                 send: { message in
-                    guard case .base(var base)? = try? Frame(decoding: message) else { return replica.receive(message) }
+                    guard case .base(var base)? = try? Frame(decoding: message) else {
+                        replica.withLock { $0 }?.receive(message)
+                        return
+                    }
                     base.base = [250, 1, 2]
-                    replica.receive(Frame.base(base).encoded())
+                    replica.withLock { $0 }?.receive(Frame.base(base).encoded())
                 }, close: { _ in })
             let hasFailed = Monitor(false)
-            replica = device.connect(
+            let connection = device.connect(
                 token: "", scope: .newest(conversations: 1, messages: 5), send: { hub.receive($0) }, close: { _ in hub.disconnected() }
             ) { event in
                 if case .failed = event { hasFailed.withLock { $0 = true } }
