@@ -14,7 +14,6 @@ struct LatencyCommand: AsyncParsableCommand {
     @Option(help: "Seconds that count; one more before them does not.") var seconds = 20
     @Option(help: "Conversations that are written to, in turn.") var busy = 20
     @Option(help: "Connections that push, in turn.") var writers = 1
-    @Option(help: "Where the device's store lies, if not beside the hub's.") var deviceDirectory: String?
 
     func run() async throws { try await place.with { try await measure() } }
 
@@ -25,7 +24,7 @@ struct LatencyCommand: AsyncParsableCommand {
         let texts = dialogues.all.flatMap(\.texts)
         let hub = try HubProcess(place.convstore, store: place.directory + "/hub")
         defer { hub.stop() }
-        let replica = try Replica.open(at: (deviceDirectory ?? place.directory) + "/replica", user: HubStore.ada)
+        let replica = try Replica.open(at: place.directory + "/replica", user: HubStore.ada)
         defer { try? replica.close() }
         let device = Device(replica)
         try await device.connect(hub.url)
