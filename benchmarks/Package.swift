@@ -4,10 +4,13 @@ import PackageDescription
 let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
     .map { .enableUpcomingFeature($0) }
 
+/// The name under which the library's targets know each other: SwiftPM makes it of the folder's.
+let library = String(Context.packageDirectory.split(separator: "/").dropLast().last!.lowercased().map { $0.isLetter || $0.isNumber ? $0 : "_" })
+
 let package = Package(
     name: "convstore-benchmarks",
     platforms: [.macOS(.v15)],
-    products: [.executable(name: "peers", targets: ["PeersTool"])],
+    products: [.executable(name: "peers", targets: ["PeersTool"]), .executable(name: "devices", targets: ["Devices"])],
     dependencies: [
         .package(name: "convstore", path: ".."),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -31,6 +34,19 @@ let package = Package(
             name: "PeersTool",
             dependencies: ["Peers", .product(name: "ArgumentParser", package: "swift-argument-parser")],
             swiftSettings: strict
+        ),
+        // A hub's devices. The hub is a process of its own, so that this target needs nothing of a server.
+        .executableTarget(
+            name: "Devices",
+            dependencies: [
+                .product(name: "ConversationStore", package: "convstore"), .product(name: "Interchange", package: "convstore"),
+                .product(name: "Replication", package: "convstore"), .product(name: "ReplicationWebSocket", package: "convstore"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            // It looks into frames and opens a thousand stores without threads, which the library shows
+            // to its own package only; it says that it is of that package.
+            packageAccess: false,
+            swiftSettings: strict + [.unsafeFlags(["-package-name", library])]
         ),
         .executableTarget(
             name: "Append",

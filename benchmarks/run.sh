@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the comparisons with other databases, and what is measured of the store alone: `make bench`, or
 # benchmarks/run.sh [--quick] [append|state|streams|open] [its options]. Options without a name are `append`'s; with nothing named, all run.
+# benchmarks/run.sh devices [resume|first-screen|latency|fleet [its options]]: a hub and its devices; without a name all four.
 set -eu
 cd "$(dirname "$0")"
 
@@ -35,6 +36,34 @@ if [ -n "$missing" ]; then
     $sudo apt-get update -q
     # shellcheck disable=SC2086  # The names are words.
     $sudo apt-get install -y -q $missing
+fi
+
+if [ "${1:-}" = devices ]; then
+    shift
+    (cd .. && swift build -c release --product convstore >&2)
+    swift build -c release --product devices >&2
+    # Stands for the program and its place: they come first on each command line.
+    run() {
+        measured=$1
+        shift
+        echo "devices $measured $*" >&2
+        $first "$(swift build -c release --show-bin-path)/devices" "$measured" --convstore "$(cd .. && swift build -c release --show-bin-path)/convstore" \
+            --directory .work/devices "$@"
+    }
+    first=
+    if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then first="chrt -f 1"; fi
+    mkdir -p .work
+    if [ $# -gt 0 ]; then
+        run "$@"
+    else
+        run resume
+        run resume --events 1000000
+        run first-screen
+        run latency
+        # Each device has a disk of its own, and this machine has one: theirs is memory.
+        run fleet --device-directory /dev/shm/convstore-devices
+    fi
+    exit
 fi
 
 data=../Tests/Fixtures

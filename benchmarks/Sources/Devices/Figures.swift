@@ -1,0 +1,28 @@
+import Foundation
+
+/// A measurement's figures in the order in which they are told: a line each for people, then all as one JSON object.
+struct Figures {
+    private var lines: [(name: String, value: String)] = []
+
+    mutating func add(_ name: String, _ value: String) { lines.append((name, "\"\(value)\"")) }
+    mutating func add(_ name: String, _ value: Int) { lines.append((name, "\(value)")) }
+    mutating func add(_ name: String, _ value: Double, decimals: Int = 2) { lines.append((name, String(format: "%.\(decimals)f", value))) }
+
+    /// Percentiles of durations, in milliseconds.
+    mutating func add(_ name: String, _ durations: [UInt64]) {
+        let sorted = durations.sorted()
+        guard let last = sorted.last else { return add(name, "none") }
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+            add("\(name)_\(label)_ms", Double(sorted[min(Int(Double(sorted.count) * share), sorted.count - 1)]) / 1e6)
+        }
+        add("\(name)_max_ms", Double(last) / 1e6)
+    }
+
+    func print() {
+        for line in lines { Swift.print("\(line.name.padding(toLength: 36, withPad: " ", startingAt: 0)) \(line.value)") }
+        Swift.print("{" + lines.map { "\"\($0.name)\": \($0.value)" }.joined(separator: ", ") + "}")
+    }
+}
+
+/// Progress goes to standard error, so that standard output is the report.
+func note(_ line: String) { FileHandle.standardError.write(Data((line + "\n").utf8)) }
