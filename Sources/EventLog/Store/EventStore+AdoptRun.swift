@@ -124,7 +124,9 @@ private struct RunAdoption {
             if row == nil { self.state.nextNumber += 1 }
             if log.row.seq == 0 {
                 // This store's own keys would do for the hashing, but not for what the log's other copies prove.
-                guard let secret = secrets[slice.log] else { throw EventLogError(.invalidArgument, "the first events of log \(slice.log) came without its secret") }
+                guard let secret = secrets[slice.log] else {
+                    throw EventLogError(.invalidArgument, "the first events of log \(slice.log) came without its secret")
+                }
                 log.secret = secret
             }
             guard let seeds = log.secret ?? ring.seeds(ofLog: log.row.number) else {
