@@ -120,6 +120,7 @@ public final class Hub: Sendable {
     func connections(in conversation: ConversationID, but other: HubConnection) -> [HubConnection] {
         state.withLock { state in
             state.index.members(of: conversation).flatMap { state.byUser[$0].map { Array($0.values) } ?? [] }.filter { $0 !== other }
+                .sorted { $0.number < $1.number }
         }
     }
 

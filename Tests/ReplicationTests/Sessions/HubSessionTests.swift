@@ -237,13 +237,15 @@ import Testing
         }
         #expect(fetch(4096, from: 1) == nil && fetch(4097, from: 1)?.code == .protocolError)
         #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
-        func heads(_ count: Int) -> Bye? {
+        func heads(_ count: UInt64, of different: UInt64 = .max) -> Bye? {
             var session = HubState.open.make()
-            // Each log once.
-            let items = (0..<count).map { HeadsFrame.Item(log: .conversation(ConversationID(high: 1, low: UInt64($0))), head: FrameSamples.head) }
+            let items = (0..<count).map { number in
+                HeadsFrame.Item(log: .conversation(ConversationID(high: 1, low: number % different)), head: FrameSamples.head)
+            }
             return session.receive(Frame.heads(HeadsFrame(heads: items, isProbe: false)).encoded(), at: 0).bye
         }
         #expect(heads(1024) == nil && heads(1025)?.code == .protocolError)
+        #expect(heads(2) == nil && heads(2, of: 1)?.code == .protocolError)
     }
 
     @Test("nobody types for another, nor too fast; a service may") func typing() {
