@@ -389,8 +389,11 @@ public final class HubConnection: @unchecked Sendable {
             // What the replica did not name it does not have.
             for change in hub.withIndex({ $0.changes(for: identity, seesEverything: seesEverything, after: 0) })
             where !named.contains(change.log) && isInScope(change.log) {
+                // Of newest parts only those are sent that the screen has.
+                if case .newest = scope, case .conversation = change.log { continue }
                 feed.want(change.log, from: 1)
             }
+            if case .newest = scope { screen += try FirstScreen(hub, identity, scope).pages().filter { !named.contains(.conversation($0.conversation)) } }
             named = []
             awaitsHeads = false
             toldPosition = nil

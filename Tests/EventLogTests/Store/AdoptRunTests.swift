@@ -205,14 +205,12 @@ import Testing
         }
         try check(store, tally, [], hub)
         #expect(try store.statistics().events == 0)
-        // Without the logs' secrets, or with others, the trees are others.
-        for secrets in [[:], hub.secrets.mapValues { _ in [UInt8](repeating: 1, count: 32) }] {
-            #expect(throws: Refused.self) {
-                _ = try store.adoptRun(hub.runs[0].bytes, secrets: secrets) { log, tree in
-                    let events = hub.part(0).filter { $0.log == log }
-                    let expected = try HeadCache.extend(CompactRange(), with: events, seeds: PuncturedSeeds(secret: hub.secrets[log]!)!)
-                    if tree.root() != expected.root() { throw Refused() }
-                }
+        // With other secrets the trees are others.
+        #expect(throws: Refused.self) {
+            _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets.mapValues { _ in [UInt8](repeating: 1, count: 32) }) { log, tree in
+                let events = hub.part(0).filter { $0.log == log }
+                let expected = try HeadCache.extend(CompactRange(), with: events, seeds: PuncturedSeeds(secret: hub.secrets[log]!)!)
+                if tree.root() != expected.root() { throw Refused() }
             }
         }
         _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in }
