@@ -267,7 +267,8 @@ public final class HubConnection: @unchecked Sendable {
             for frame in held { transmit(frame) }
             held = []
             // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
-            if awaitsHeads {
+            // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
+            if awaitsHeads || hasDenied {
                 for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
                 return try feedSome()
             }
