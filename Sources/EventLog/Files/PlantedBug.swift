@@ -2,8 +2,6 @@
 package enum PlantedBug: String, CaseIterable, Sendable {
     /// The hub does not say that it has recorded an event.
     case dropAcknowledgement
-    /// A replica's event that comes again is taken again.
-    case applyTwice
     /// A clock in the future wins for ever.
     case compareWithoutClamp
     /// A replica takes a hub's word for what its events lead to.
