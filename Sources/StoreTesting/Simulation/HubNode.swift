@@ -180,7 +180,7 @@ final class HubNode: @unchecked Sendable {
     var store: ConversationStore? { process?.store }
 }
 
-/// A place for what is known only after it was asked for. One thread.
+/// A place for what is known only after it was asked for. `@unchecked Sendable`: a simulation has one thread.
 final class Reference<Value>: @unchecked Sendable {
     var value: Value?
 }
