@@ -32,8 +32,8 @@ struct Outbox: ParsableCommand {
     func run() throws {
         guard !retry.isEmpty || !discard.isEmpty || edit != nil else { return try list() }
         try store.replica { replica in
-            if !retry.isEmpty { try tell("retrying", replica.retry(ids(retry))) }
-            if !discard.isEmpty { try tell("discarded", replica.discard(ids(discard))) }
+            if !retry.isEmpty { try tell("retrying", replica.retry(ids(retry, in: replica))) }
+            if !discard.isEmpty { try tell("discarded", replica.discard(ids(discard, in: replica))) }
             if let edit, let text {
                 try replica.edit(edit, text: text)
                 try tell("edited", 1)
@@ -50,11 +50,14 @@ struct Outbox: ParsableCommand {
         for entry in overlay.outbox { try print(entry) }
     }
 
-    private func ids(_ typed: [String]) throws -> Set<UInt64>? {
+    /// Throws 66 for a number that is not there.
+    private func ids(_ typed: [String], in replica: Replica) throws -> Set<UInt64>? {
         if typed == ["all"] { return nil }
+        let known = Set(replica.outbox.map(\.id))
         return Set(
             try typed.flatMap { $0.split(separator: ",") }.map { text in
                 guard let id = UInt64(text) else { throw Failure(.usage, "\"\(text)\" is no number of the outbox") }
+                guard known.contains(id) else { throw Failure(.noInput, "the outbox has no entry \(id); `convstore outbox` lists them") }
                 return id
             })
     }
