@@ -31,16 +31,16 @@ public protocol Projection: AnyObject, Sendable {
 /// Hands a projection its tables.
 public struct ProjectionTables: ~Copyable {
     private let source: FoldTable?
-    private(set) var tables: [any AnyTable] = []
+    private(set) var tables: [AnyTable] = []
 
     init(source: FoldTable?) { self.source = source }
 
     /// The next of the projection's tables.
     ///
     /// - Parameter cacheBytes: how much memory rows may take that are kept for reading only.
-    public mutating func table<Key, Row>(of type: (Key, Row).Type = (Key, Row).self, cacheBytes: Int = 4 << 20) -> Table<Key, Row> {
+    @inline(__always) public mutating func table<Key, Row>(of type: (Key, Row).Type = (Key, Row).self, cacheBytes: Int = 4 << 20) -> Table<Key, Row> {
         let table = Table<Key, Row>(prefix: UInt8(tables.count), source: source, cacheBytes: cacheBytes)
-        tables.append(table)
+        tables.append(AnyTable(table))
         return table
     }
 }
@@ -48,7 +48,7 @@ public struct ProjectionTables: ~Copyable {
 /// One state of a projection: its reducer and its tables.
 final class ProjectionState<P: Projection>: FoldState {
     let projection: P
-    private let tables: [any AnyTable]
+    private let tables: [AnyTable]
     private let folded: (@Sendable (RecordedEvent) -> Void)?
 
     init(source: FoldTable?, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
@@ -76,13 +76,13 @@ final class ProjectionState<P: Projection>: FoldState {
         return Array(hash.finalize())
     }
 
-    var unsavedBytes: Int { tables.reduce(0) { $0 + $1.unsavedBytes } }
+    var unsavedBytes: Int { tables.reduce(0) { $0 + $1.unsavedBytes() } }
 
-    func freeze() -> any FrozenRows { Frozen(parts: tables.map { $0.freezeAny() }) }
+    func freeze() -> any FrozenRows { Frozen(parts: tables.map { $0.freeze() }) }
 
     func settle(_ rows: any FrozenRows, from place: FrozenPlace) -> FrozenPlace? {
         guard let rows = rows as? Frozen, place.table < tables.count else { return nil }
-        if let next = tables[place.table].settleAny(rows.parts[place.table], from: place.row, count: Self.rowsSettledAtOnce) {
+        if let next = tables[place.table].settle(rows.parts[place.table], place.row, Self.rowsSettledAtOnce) {
             return FrozenPlace(table: place.table, row: next)
         }
         return place.table + 1 < tables.count ? FrozenPlace(table: place.table + 1, row: 0) : nil

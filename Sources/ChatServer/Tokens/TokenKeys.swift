@@ -2,7 +2,7 @@ import EventLog
 import FoundationEssentials
 import JWTKit
 
-/// The keys with which tokens are checked, read once.
+/// The keys with which tokens are checked.
 ///
 /// The algorithms are ES256, EdDSA (Ed25519), RS256, PS256 and HS256; which of them a key is for, the key says.
 public struct TokenKeys: Sendable {

@@ -13,7 +13,7 @@ public struct TokenVerifier: Sendable {
     /// 9999-12-31: no honest token lives longer, and no sum overflows.
     private static let latestSeconds = 253_402_300_799.0
 
-    private let keys: TokenKeys
+    private let keys: @Sendable () -> TokenKeys
     private let issuer: String?
     private let audience: String?
     private let logger: Logger?
@@ -24,10 +24,17 @@ public struct TokenVerifier: Sendable {
     ///   - audience: what `aud` must name, if given. A token for somebody else (one with an `aud`) is refused where none is given.
     ///   - logger: told why tokens are refused, never of the tokens.
     public init(_ keys: TokenKeys, issuer: String? = nil, audience: String? = nil, logger: Logger? = nil) {
-        self.init(keys, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
+        self.init({ keys }, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
     }
 
-    package init(_ keys: TokenKeys, issuer: String?, audience: String?, logger: Logger? = nil, now: @escaping @Sendable () -> Double) {
+    /// The same with the keys that a file holds at the time.
+    public init(_ file: TokenKeyFile, issuer: String? = nil, audience: String? = nil, logger: Logger? = nil) {
+        self.init({ file.keys }, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
+    }
+
+    package init(
+        _ keys: @escaping @Sendable () -> TokenKeys, issuer: String?, audience: String?, logger: Logger? = nil, now: @escaping @Sendable () -> Double
+    ) {
         self.keys = keys
         self.issuer = issuer
         self.audience = audience
@@ -66,7 +73,7 @@ public struct TokenVerifier: Sendable {
                 let signature = Base64URL.decode(parts[2])
             else { throw .malformed }
             let header = try TokenHeader(headerBytes)
-            let key = try keys.key(for: header)
+            let key = try keys().key(for: header)
             guard key.isValid(signature, of: Array(token.utf8.prefix(parts[0].utf8.count + 1 + parts[1].utf8.count))) else { throw .signature }
             // Nothing of the claims is looked at before this point.
             return .success(try identity(try TokenClaims(claimBytes)))

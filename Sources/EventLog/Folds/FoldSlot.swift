@@ -42,6 +42,8 @@ struct FoldProgress {
     var cuts: [FoldCut] = []
     /// Frozen rows that could not be written when nothing was in the journal: they go with the next that are.
     var unsaved: [(slot: FoldSlot, rows: any FrozenRows)] = []
+    /// Rows of adopted events that are being encoded: older than any that are frozen later.
+    var encoding: RowEncoding?
     /// The last frame that was folded, and cut.
     var foldedFrame: UInt64 = 0
     var cutFrame: UInt64 = 0
@@ -50,8 +52,17 @@ struct FoldProgress {
     /// Whether every cut is to take all rows, as the store is about to close.
     var savesAll = false
 
+    /// They are to be written before any that are frozen from now on, or with them.
     mutating func takeUnsaved() -> [(slot: FoldSlot, rows: any FrozenRows)] {
+        stopEncoding()
         defer { unsaved = [] }
         return unsaved.filter { !$0.slot.isBroken }
+    }
+    /// Rows that are being encoded are unsaved as others are. Waits for whoever is at it.
+    mutating func stopEncoding() {
+        guard let encoding else { return }
+        encoding.wait()
+        unsaved += encoding.rows
+        self.encoding = nil
     }
 }

@@ -33,6 +33,8 @@ final class RowWriting: Sendable {
         }
     }
 
+    var isIdle: Bool { state.withLock { $0.job == nil } }
+
     func start(_ rows: any FrozenRows, _ job: @escaping @Sendable () throws -> Void) {
         if runsInline {
             var failure: (any Error)?

@@ -135,7 +135,7 @@ private struct RunAdoption {
             let messages = log.row.messages
             let leaves = try run.leaves(of: index, seeds)
             for (leaf, place) in zip(leaves, slice.range) {
-                let event = run.events[place]
+                let event = run.event(at: place)
                 log.row.apply(
                     Effect(
                         seq: event.seq, event: event.event, targetSeq: event.targetSeq ?? 0, replica: event.origin.replica, counter: event.origin.counter))
@@ -149,12 +149,8 @@ private struct RunAdoption {
             try check(slice.log, log.row.tree)
             logs.append(log)
         }
-        events.reserveCapacity(run.events.count)
-        for place in run.order {
-            var event = run.events[Int(place)]
-            event.position = state.position + Position(events.count) + 1
-            events.append(event)
-        }
+        run.move(to: position)
+        events = run.events
         try DecodedRun.move(&bytes, from: SegmentCodec.position, to: position)
         self.state.position += Position(events.count)
         self.state.runs += 1

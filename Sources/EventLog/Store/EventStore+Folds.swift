@@ -20,29 +20,46 @@ extension EventStore {
     /// Folds events that the archive took in past the journal, of which nothing is in the tail. Under `maintenance`, and while nothing is committed.
     func fold(adopted events: [RecordedEvent]) {
         if folds.isEmpty { return }
-        let due = foldProgress.withLock { _ in
+        foldProgress.withLock { progress in
             apply(events) { min($0 + Self.eventsALock, events.count) }
-            let now = options.now
-            let due = folds.filter { isDue($0, now) }
-            for slot in due { slot.lastSave = now }
-            return due
+            saveAdopted(through: events.last?.position ?? 0, &progress)
         }
-        do {
-            try save(due)
-        } catch {
-            // The events are kept; their rows are saved with the next that are, or folded again by an opening.
+    }
+
+    /// Writes rows that were encoded meanwhile, and has others encoded, if any are due. What cannot be written is kept: its rows are saved with the
+    /// next that are, or folded again by an opening.
+    private func saveAdopted(through position: Position, _ progress: inout FoldProgress) {
+        let now = options.now
+        let due = folds.filter { isDue($0, now) }
+        if let encoding = progress.encoding {
+            // As much again may gather while rows are encoded.
+            guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= 2 * foldSaveBytes }) else { return }
+            do {
+                if encoding.rows.contains(where: { $0.slot.isBroken }) { return progress.stopEncoding() }
+                try write(encoding.batches())
+            } catch {
+                return progress.stopEncoding()
+            }
+            progress.encoding = nil
+            for (slot, rows) in encoding.rows { settle(rows, in: slot) }
         }
+        if due.isEmpty { return }
+        let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
+        for slot in due { slot.lastSave = now }
+        progress.encoding = RowEncoding(rows, position: position, runsInline: options.runsInline)
     }
 
     private func apply(_ events: [RecordedEvent], end: (_ start: Int) -> Int) {
         var start = 0
-        while start < events.count {
-            let end = end(start)
-            foldLock.write {
-                for slot in folds { for event in events[start..<end] { slot.apply(event) } }
-                if end > start { foldedPosition = events[end - 1].position }
+        events.withUnsafeBufferPointer { events in
+            while start < events.count {
+                let end = end(start)
+                foldLock.write {
+                    for slot in folds { for place in start..<end { slot.apply(events[place]) } }
+                    if end > start { foldedPosition = events[end - 1].position }
+                }
+                start = end
             }
-            start = end
         }
     }
 
@@ -119,15 +136,17 @@ extension EventStore {
         }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
-            let batches = try FoldBatch.encode(rows, position: position)
-            if batches.contains(where: { !$0.isEmpty }) {
-                try archive.environment.write { [archive] transaction in for batch in batches { try batch.write(archive, &transaction) } }
-            }
+            try write(FoldBatch.encode(rows, position: position))
         } catch {
             foldProgress.withLock { $0.unsaved = rows }
             throw error
         }
         for (slot, rows) in rows { settle(rows, in: slot) }
+    }
+
+    private func write(_ batches: [FoldBatch]) throws {
+        guard batches.contains(where: { !$0.isEmpty }) else { return }
+        try archive.environment.write { [archive] transaction in for batch in batches { try batch.write(archive, &transaction) } }
     }
 
     /// The names of the folds that were named when the store was opened.
@@ -233,8 +252,10 @@ extension EventStore {
 
     // Building.
 
-    /// Unsaved rows of a state that is being built are written when they are so many bytes.
+    /// Unsaved rows of a state that is being built are written when they are so many bytes, though the writer is still at others.
     private static let buildBytesMax = 32 << 20
+    /// And when they are so many, if it is not: little is left to write when the last event is folded.
+    private static let buildBytesMin = 6 << 20
 
     /// Folds archived events into a state and writes its rows, with the position, in slices.
     private func build(
@@ -273,7 +294,7 @@ extension EventStore {
                     _ = try writer.wait()
                     throw error
                 }
-                if state.unsavedBytes > Self.buildBytesMax { try save() }
+                if state.unsavedBytes > (writer.isIdle ? Self.buildBytesMin : Self.buildBytesMax) { try save() }
             }
             return true
         }
@@ -285,6 +306,16 @@ extension EventStore {
     /// Archived events only, which do not change while we read.
     private func replayArchive(from first: Position, through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
         guard first <= last else { return }
+        if options.runsInline || last - first < Self.eventsAheadFrom { return try readArchive(from: first, through: last, body) }
+        let ahead = EventsAhead { [self] body in try readArchive(from: first, through: last, body) }
+        defer { ahead.end() }
+        try ahead.forEach(body)
+    }
+
+    /// For fewer events a thread of their own is not worth it.
+    private static let eventsAheadFrom: Position = 4096
+
+    private func readArchive(from first: Position, through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
         try withReader { reader in
             var position = first
             while position <= last {
@@ -396,6 +427,7 @@ extension EventStore {
                 }
                 state.settle(rows)
                 // Cuts that wait for their flush name the old state's rows: each gets the new one's as of the same frame.
+                cuts.stopEncoding()
                 cuts.unsaved.removeAll { $0.slot === slot }
                 for index in cuts.cuts.indices { cuts.cuts[index].rows.removeAll { $0.slot === slot } }
                 for frame in isOpening ? [] : tail.snapshot.frames {

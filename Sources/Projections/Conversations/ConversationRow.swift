@@ -155,9 +155,18 @@ struct ConversationRow: Sendable {
         return (start..<min(start + stride, pages), fences[fence].liveBefore)
     }
 
+    /// The first scalars of a text.
     static func snippet(_ text: String) -> String {
         if text.utf8.count <= snippetScalars { return text }
-        return String(String.UnicodeScalarView(text.unicodeScalars.prefix(snippetScalars)))
+        let cut = text.utf8.withContiguousStorageIfAvailable { bytes -> String in
+            var scalars = 0
+            for place in bytes.indices where bytes[place] & 0xC0 != 0x80 {
+                if scalars == snippetScalars { return String(decoding: UnsafeBufferPointer(rebasing: bytes[..<place]), as: UTF8.self) }
+                scalars += 1
+            }
+            return text
+        }
+        return cut ?? String(String.UnicodeScalarView(text.unicodeScalars.prefix(snippetScalars)))
     }
 }
 

@@ -24,13 +24,16 @@ struct PackedPage: Sendable {
         var one = RowWriter(ByteBuffer(capacity: 512))
         var seq: Seq = 0
         var time: UInt64 = 0
-        for message in messages {
-            one.out.removeAll()
-            message.encode(into: &one, after: seq, time: time)
-            writer.put(UInt64(one.out.count))
-            writer.out.put(one.out.bytes)
-            seq = message.seq
-            time = message.sentAt
+        // Through a pointer: each message is lent, not copied with all that it refers to.
+        messages.withUnsafeBufferPointer { messages in
+            for place in messages.indices {
+                one.out.removeAll()
+                messages[place].encode(into: &one, after: seq, time: time)
+                writer.put(UInt64(one.out.count))
+                writer.out.put(one.out.bytes)
+                seq = messages[place].seq
+                time = messages[place].sentAt
+            }
         }
     }
 

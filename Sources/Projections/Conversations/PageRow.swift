@@ -46,7 +46,14 @@ struct PageRow: Sendable {
     func forEach(_ body: (borrowing MessageRow) throws -> Bool) throws {
         switch content {
         case .packed(let page): try page.forEach(body)
-        case .messages(let messages): for message in messages { if try !body(message) { return } }
+        case .messages(let messages): try Self.lend(messages, from: 0, body)
+        }
+    }
+
+    /// Through a pointer: a message is lent, not copied with all that it refers to.
+    private static func lend(_ messages: ContiguousArray<MessageRow>, from start: Int, _ body: (borrowing MessageRow) throws -> Bool) throws {
+        try messages.withUnsafeBufferPointer { messages in
+            for place in start..<messages.count { if try !body(messages[place]) { return } }
         }
     }
 
@@ -56,7 +63,7 @@ struct PageRow: Sendable {
         count -= skipped
         switch content {
         case .packed(let page): try page.forEach(skipping: skipped, body)
-        case .messages(let messages): for message in messages[skipped...] { if try !body(message) { return } }
+        case .messages(let messages): try Self.lend(messages, from: skipped, body)
         }
     }
 

@@ -191,18 +191,20 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
-        let place = index!
-        if shard.entries.values[place].epoch != epoch {
-            shard.entries.values[place].epoch = epoch
-            unsavedBytes += 200 + Int(shard.entries.values[place].bytes)
-            // A flush may still hold the old one.
-            if !isKnownUniquelyReferenced(&shard.entries.values[place].box) {
-                shard.entries.values[place].box = Box(shard.entries.values[place].box.row)
-            }
-            dirty.append((key, shard.entries.values[place].box))
-        }
-        let box = shard.entries.values[place].box
+        let box = use(&shard.entries.values[index!], key)
         return try box.edit(body)
+    }
+
+    /// The box of a row that is about to change in this epoch.
+    @inline(__always) private func use(_ entry: inout Entry, _ key: Key) -> Box {
+        if entry.epoch != epoch {
+            entry.epoch = epoch
+            unsavedBytes += 200 + Int(entry.bytes)
+            // A flush may still hold the old one.
+            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box(entry.box.row) }
+            dirty.append((key, entry.box))
+        }
+        return entry.box
     }
 
     /// Notes that a row grew by so many bytes, so that memory is counted.
@@ -240,7 +242,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     }
 
     /// `@unchecked Sendable`: one thread encodes, and settles afterwards.
-    final class Frozen: FrozenRows, @unchecked Sendable {
+    final class Frozen: @unchecked Sendable {
         let prefix: UInt8
         let epoch: UInt64
         fileprivate(set) var rows: [(key: Key, box: Box)]
@@ -312,16 +314,38 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 }
 
 /// A table whatever its types, as a state keeps them.
-protocol AnyTable: AnyObject, Sendable {
+///
+/// Closures, not a protocol's methods: made where the types are known, they are compiled for just these.
+struct AnyTable: Sendable {
     /// Hands out each row's key and bytes, ascending.
-    func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws
-    var unsavedBytes: Int { get }
-    func freezeAny() -> any FrozenRows
-    func settleAny(_ rows: any FrozenRows, from start: Int, count: Int) -> Int?
+    let forEachEncoded: @Sendable (_ body: (borrowing RowWriter) throws -> Void) throws -> Void
+    let unsavedBytes: @Sendable () -> Int
+    let freeze: @Sendable () -> any FrozenRows
+    let settle: @Sendable (_ rows: any FrozenRows, _ start: Int, _ count: Int) -> Int?
+
+    @inline(__always) init<Key, Row>(_ table: Table<Key, Row>) {
+        forEachEncoded = { body in try table.forEachEncoded(body) }
+        unsavedBytes = { table.unsavedBytes }
+        freeze = {
+            let frozen = table.freeze()
+            return FrozenTable(rows: frozen) { try frozen.encode(into: &$0) }
+        }
+        settle = { rows, start, count in
+            guard let frozen = (rows as? FrozenTable)?.rows as? Table<Key, Row>.Frozen else { return nil }
+            return table.settle(frozen, from: start, count: count)
+        }
+    }
 }
 
-extension Table: AnyTable {
-    func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws {
+private struct FrozenTable: FrozenRows {
+    let rows: any Sendable
+    let encoded: @Sendable (inout RowBatch) throws -> Void
+
+    func encode(into batch: inout RowBatch) throws { try encoded(&batch) }
+}
+
+extension Table {
+    @inline(__always) fileprivate func forEachEncoded(_ body: (borrowing RowWriter) throws -> Void) throws {
         try forEach { key, row in
             var writer = RowWriter(ByteBuffer(capacity: 256))
             writer.out.put(bytes(of: key))
@@ -329,10 +353,5 @@ extension Table: AnyTable {
             try body(writer)
             return true
         }
-    }
-
-    func freezeAny() -> any FrozenRows { freeze() }
-    func settleAny(_ rows: any FrozenRows, from start: Int, count: Int) -> Int? {
-        (rows as? Frozen).flatMap { settle($0, from: start, count: count) }
     }
 }

@@ -69,7 +69,7 @@ struct Serve: ParsableCommand {
         var options = HubServerOptions(host: address.host, port: address.port)
         if let tlsCert, let tlsKey { options.tls = ServerTLS(certificateFile: tlsCert, keyFile: tlsKey) }
         options.allowedOrigins = Set(allowOrigin)
-        var hubOptions = try tokens.hubOptions(logger)
+        var (hubOptions, keys) = try tokens.hubOptions(logger)
         hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
         raiseFileLimit()
         let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
@@ -83,8 +83,8 @@ struct Serve: ParsableCommand {
                 logger.info("listening", metadata: ["address": "\(address.text(port: port))", "tls": "\(options.tls != nil)"])
             }
             warn(address, options, logger)
-            let signing = sign(store.log, logger)
-            defer { signing.cancel() }
+            let chores = [sign(store.log, logger), keys.map { refresh($0, logger) }]
+            defer { for chore in chores { chore?.cancel() } }
             try serve(server, logger)
         }
     }
@@ -95,6 +95,21 @@ struct Serve: ParsableCommand {
         return Task {
             while seconds > 0, (try? await Task.sleep(for: .seconds(seconds))) != nil {
                 do { _ = try log.makeCheckpoint() } catch { logger.error("no checkpoint could be made", metadata: ["error": "\(error)"]) }
+            }
+        }
+    }
+
+    /// How often the file of keys is looked at.
+    private static let keysSeconds: Int64 = 5
+
+    private func refresh(_ keys: TokenKeyFile, _ logger: Logger) -> Task<Void, Never> {
+        Task {
+            while (try? await Task.sleep(for: .seconds(Self.keysSeconds))) != nil {
+                do {
+                    if try await keys.refresh() { logger.info("the keys of tokens were read anew") }
+                } catch {
+                    logger.error("the keys of tokens stay as they were", metadata: ["error": "\(error)"])
+                }
             }
         }
     }

@@ -39,12 +39,13 @@ struct TokenOptions: ParsableArguments {
         }
     }
 
-    func hubOptions(_ logger: Logger) throws -> HubOptions {
-        if insecureAnyUser { return .anyUser(services: Set(try serviceUser.map { try UserID.typed($0, as: "--service-user") })) }
-        let keys = try waiting { [jwtKey, jwks] in
-            if let jwtKey { return try await TokenKeys.file(jwtKey) }
-            return try await TokenKeys.set(jwks!)
+    /// - Returns: what a hub asks of its peers, and the file of keys that it goes by, which is to be refreshed while it runs.
+    func hubOptions(_ logger: Logger) throws -> (options: HubOptions, keys: TokenKeyFile?) {
+        if insecureAnyUser { return (.anyUser(services: Set(try serviceUser.map { try UserID.typed($0, as: "--service-user") })), nil) }
+        let file = try waiting { [jwtKey, jwks] in
+            if let jwtKey { return try await TokenKeyFile(jwtKey, .key) }
+            return try await TokenKeyFile(jwks!, .set)
         }
-        return TokenVerifier(keys, issuer: jwtIssuer, audience: jwtAudience, logger: logger).options
+        return (TokenVerifier(file, issuer: jwtIssuer, audience: jwtAudience, logger: logger).options, file)
     }
 }

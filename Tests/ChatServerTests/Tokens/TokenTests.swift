@@ -73,7 +73,7 @@ import Testing
     }
 
     private func verifier(_ keys: TokenKeys, issuer: String? = "us", audience: String? = "hub") -> TokenVerifier {
-        TokenVerifier(keys, issuer: issuer, audience: audience) { Self.now }
+        TokenVerifier({ keys }, issuer: issuer, audience: audience) { Self.now }
     }
 
     private func flaw(_ result: Result<Identity, TokenVerifier.Flaw>) -> TokenVerifier.Flaw? {
@@ -197,6 +197,30 @@ import Testing
             let path = try issuer.file(text)
             await #expect(throws: HubServerError.self) { _ = try await TokenKeys.set(path) }
         }
+    }
+
+    @Test("A file of keys that changes counts from the next look on; one that cannot be used leaves the keys as they were") func changingKeys() async throws {
+        let issuer = try Issuer()
+        let next = P256.Signing.PrivateKey()
+        let path = try issuer.jwks([("a", next.publicKey)])
+        let file = try await TokenKeyFile(path, .set)
+        let verifier = TokenVerifier({ file.keys }, issuer: "us", audience: "hub") { Self.now }
+        let token = try issuer.token("ES256", Self.claims(), header: ",\"kid\":\"a\"")
+        #expect(flaw(verifier.verify(token)) == .signature)
+        #expect(try await file.refresh() == false)
+
+        func put(_ text: String) throws {
+            let other = try issuer.file(text)
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.moveItem(atPath: other, toPath: path)
+        }
+        try put("no keys")
+        await #expect(throws: HubServerError.self) { _ = try await file.refresh() }
+        #expect(try await file.refresh() == false, "said once")
+        #expect(flaw(verifier.verify(token)) == .signature)
+        try put(String(contentsOfFile: issuer.jwks([("a", issuer.p256.publicKey)]), encoding: .utf8))
+        #expect(try await file.refresh())
+        #expect(flaw(verifier.verify(token)) == nil)
     }
 
     @Test("A peer learns that its token expired, and of all else nothing") func publicMessages() async throws {

@@ -12,7 +12,7 @@ struct VectorTalk {
     private static let start: UInt64 = 1_700_000_000_000
 
     private let projection: Conversations
-    private let tables: [any AnyTable]
+    private let tables: [AnyTable]
     private var seqs: [ConversationID: Seq] = [:]
     private var position: Position = 0
 
@@ -155,7 +155,7 @@ struct VectorTalk {
 
         // As a flush writes them: so the keys have the prefixes that it gives.
         var batch = RowBatch()
-        for table in tables { try table.freezeAny().encode(into: &batch) }
+        for table in tables { try table.freeze().encode(into: &batch) }
         for row in batch.rows {
             guard let range = row.value else { continue }
             let bytes = Array(batch.bytes.bytes[range])
