@@ -43,13 +43,20 @@ extension ConversationStore {
     }
 
     /// The same as of an earlier seq: folds the log anew up to there. `nil` if the log does not reach so far.
-    package func encodedBase(of conversation: ConversationID, at seq: Seq) throws -> [UInt8]? {
+    ///
+    /// - Parameter hidesMessages: as if none had been sent up to there: for somebody who may see only those that follow.
+    package func encodedBase(of conversation: ConversationID, at seq: Seq, hidesMessages: Bool = false) throws -> [UInt8]? {
         guard seq > 0 else { return nil }
         let fold = PartialFold()
         try log.forEachEvent(in: .conversation(conversation), range: 1...seq) { event in
             try fold.fold(event)
             return true
         }
-        return try fold.encodedBase(of: conversation).flatMap { $0.seq == seq ? $0.base : nil }
+        return try fold.encodedBase(of: conversation, hidesMessages: hidesMessages).flatMap { $0.seq == seq ? $0.base : nil }
+    }
+
+    /// What somebody who joins a conversation may see of it.
+    package func history(of conversation: ConversationID) throws -> ConversationHistory {
+        try view { try $0.attribute(ConversationHistory.attribute, of: conversation) }.flatMap(ConversationHistory.init(rawValue:)) ?? .whole
     }
 }

@@ -98,6 +98,12 @@ package struct PuncturedSeeds: Hashable, Sendable {
         return true
     }
 
+    /// Forgets a leaf and all before it. Traps above `SeedTree.indexMax`.
+    package mutating func forget(through index: UInt64) {
+        forget(index)
+        subtrees.removeAll { $0.last <= index + 1 }
+    }
+
     /// The subtree that holds a leaf, given its number (index + 1) below the spine's.
     func covering(_ number: UInt64) -> Subtree? {
         position(covering: number).map { subtrees[$0] }

@@ -35,13 +35,17 @@ extension EventStore {
             // As much again may gather while rows are encoded.
             guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= 2 * foldSaveBytes }) else { return }
             do {
-                if encoding.rows.contains(where: { $0.slot.isBroken }) { return progress.stopEncoding() }
-                try write(encoding.batches())
+                let batches = try encoding.batches()
+                if encoding.rows.contains(where: { $0.slot.isBroken }) {
+                    progress.stopEncoding()
+                } else {
+                    try write(batches)
+                    progress.encoding = nil
+                    for (slot, rows) in encoding.rows { settle(rows, in: slot) }
+                }
             } catch {
-                return progress.stopEncoding()
+                progress.stopEncoding()
             }
-            progress.encoding = nil
-            for (slot, rows) in encoding.rows { settle(rows, in: slot) }
         }
         if due.isEmpty { return }
         let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }

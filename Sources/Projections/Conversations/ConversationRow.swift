@@ -105,6 +105,9 @@ struct ConversationRow: Sendable {
         return true
     }
 
+    /// An attribute's value; `nil` if it has none.
+    func attribute(_ name: String) -> String? { attributes.first { compareBytes($0.name, name) == 0 }?.value.value ?? nil }
+
     mutating func editPerson<R>(_ place: Int, _ body: (inout Person) -> R) -> R { body(&people[place]) }
 
     func user(_ number: UInt32) -> UserID? { Int(number) < people.count ? people[Int(number)].user : nil }
@@ -236,6 +239,17 @@ extension ConversationRow: TableRow {
         summary.openFirstSeq = 0
         summary.open = PageRow()
         return summary
+    }
+
+    /// The row as if no message had been sent. Where its people have read to stays.
+    var withoutMessages: ConversationRow {
+        var row = self
+        row.messages = 0
+        row.live = 0
+        row.last = nil
+        row.systems = []
+        for place in row.people.indices { row.people[place].liveToMark = 0 }
+        return row
     }
 
     func packed() -> ConversationRow? {

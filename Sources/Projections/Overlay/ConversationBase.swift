@@ -139,9 +139,12 @@ struct ConversationBase: Sendable {
 
 extension Conversations {
     /// A conversation's base as of its last folded event; `nil` if there is no such conversation.
-    package func encodedBase(of id: ConversationID) throws -> (base: [UInt8], seq: Seq)? {
+    ///
+    /// - Parameter hidesMessages: as if none had been sent yet: for somebody who may see only those that follow.
+    package func encodedBase(of id: ConversationID, hidesMessages: Bool = false) throws -> (base: [UInt8], seq: Seq)? {
         try rows.read(id) { row in
             let summary = (copy row).summary
+            if hidesMessages { return (ConversationBase(summary.withoutMessages, seqs: [], last: nil).encoded, row.seq) }
             guard let shown = row.last else { return (ConversationBase(summary, seqs: [], last: nil).encoded, row.seq) }
             guard let last = try row.open.message(at: shown.seq) else { throw Self.missing(row.pages, id) }
             return (ConversationBase(summary, seqs: try newestSeqs(id, row), last: ConversationBase.cut(last)).encoded, row.seq)
@@ -179,5 +182,7 @@ package struct PartialFold: ~Copyable {
 
     package func fold(_ event: RecordedEvent) throws { try conversations.apply(event) }
 
-    package func encodedBase(of id: ConversationID) throws -> (base: [UInt8], seq: Seq)? { try conversations.encodedBase(of: id) }
+    package func encodedBase(of id: ConversationID, hidesMessages: Bool = false) throws -> (base: [UInt8], seq: Seq)? {
+        try conversations.encodedBase(of: id, hidesMessages: hidesMessages)
+    }
 }

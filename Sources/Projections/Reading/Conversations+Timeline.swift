@@ -147,6 +147,9 @@ extension Conversations {
 
     package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.read(id) { $0.receipts } }
 
+    /// What an attribute of a conversation is; `nil` if it has none of the name, or there is no such conversation.
+    package func attribute(_ name: String, of id: ConversationID) throws -> String? { try rows.read(id) { $0.attribute(name) } ?? nil }
+
     /// The last seq of a conversation; 0 if there is none.
     package func seq(of id: ConversationID) throws -> Seq { try rows.read(id) { $0.seq } ?? 0 }
 

@@ -111,6 +111,7 @@ import Testing
         for (index, run) in hub.runs.enumerated() {
             var trees: [LogID: CompactRange] = [:]
             let before = taken
+            let savedAfter = store.lastPosition
             let last = try store.adoptRun(run.bytes, secrets: hub.secrets) { log, tree in
                 if trees.isEmpty { try checkCrashed(crashed("within \(index)"), before, own: own, hub) }
                 trees[log] = tree
@@ -125,7 +126,8 @@ import Testing
             try check(store, tally, taken, own: own, hub)
             #expect(store.clock >= hub.part(index).map(\.hlc).max()!)
             try checkCrashed(crashed("behind \(index)"), taken, own: own, hub)
-            if savesSoon { #expect(try store.statistics().projections["tally"] == store.lastPosition) }
+            // Rows are encoded while the next run comes, and written with it.
+            if savesSoon, index > 0 { #expect(try store.statistics().projections["tally"] == savedAfter) }
             if index == 1 {
                 // Events that go through the journal stand behind the run's, before they are archived and after.
                 _ = try store.appendBlocking([sent(2, in: 50, "mine"), sent(3, in: 50, "again")])
@@ -262,10 +264,12 @@ import Testing
         tally.failures.begin(failures)
         var taken: [RecordedEvent] = []
         for (index, run) in hub.runs.enumerated() {
+            let before = store.lastPosition
             _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in }
             taken += hub.part(index)
             try checkCrashed(crashed("run \(index)"), taken, hub)
-            #expect(try (store.statistics().projections["tally"] == store.lastPosition) == (index >= failures))
+            // Each run has rows encoded, and writes those of the run before it.
+            #expect(try (store.statistics().projections["tally"] == before) == (index > failures || index == 0))
         }
         if failures % 2 == 0 {
             _ = try store.adoptBlocking(hub.rest, secrets: hub.secrets)
