@@ -194,7 +194,9 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         let place = index!
         if shard.entries.values[place].epoch != epoch {
             shard.entries.values[place].epoch = epoch
-            unsavedBytes += 200 + Int(shard.entries.values[place].bytes)
+            // A row that is new has no bytes yet, but its place in memory all the same: many small ones must not count for next to nothing.
+            let bytes = Int(shard.entries.values[place].bytes)
+            unsavedBytes += 200 + (bytes == 0 ? MemoryLayout<Row>.stride : bytes)
             // A flush may still hold the old one.
             if !isKnownUniquelyReferenced(&shard.entries.values[place].box) {
                 shard.entries.values[place].box = Box(shard.entries.values[place].box.row)
