@@ -42,6 +42,8 @@ struct Convstore: ParsableCommand {
             try StandardOutput.shared.flush()
         } catch is StandardOutput.ReaderIsGone {
             Glibc.exit(0)
+        } catch let error as Interruption.Told {
+            Signals.die(of: error.signal)
         } catch {
             Glibc.exit(end(with: error))
         }

@@ -153,6 +153,23 @@ import Testing
         #expect(try outcome.object()["accepted"] as? Int == 1)
     }
 
+    @Test("A plain export given to `import --exact` is exit 65, naming line and what lacks: its logs would get other heads")
+    func plainAsExact() throws {
+        let source = folder["source"]
+        try Program.run("import", "--store", source, try folder.write("e", Lines.created(1) + Lines.sent(1, message: 2, "one") + Lines.created(3)))
+        let plain = try folder.write("plain", try Program.run("export", "--store", source).output)
+        let outcome = try Program.run("import", "--store", store, "--exact", plain)
+        #expect(outcome.status == 65)
+        #expect(outcome.errors.contains("\(plain): line 1: malformed (secret)") && outcome.errors.contains("import that without --exact"))
+        #expect(!FileManager.default.fileExists(atPath: store))
+        // One log of several: what stands before it is kept.
+        let lines = try Program.run("export", "--store", source, "--exact").lines
+        let mixed = try folder.write("mixed", lines[..<2].joined(separator: "\n") + "\n" + lines[2].replacing(/,"secret":"[^"]*"/, with: ""))
+        let second = try Program.run("import", "--store", store, "--exact", "--json", mixed)
+        #expect(second.status == 65 && second.errors.contains("line 3: malformed (secret)"))
+        #expect(try second.object()["accepted"] as? Int == 2)
+    }
+
     @Test("A log copied with the last clock there is goes on")
     func lastClock() throws {
         let source = folder["source"]

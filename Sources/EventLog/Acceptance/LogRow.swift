@@ -235,6 +235,10 @@ extension LogRow {
         }
     }
 
+    /// Numbers that no store reaches: what follows counts on from those below, which then cannot overflow.
+    private static var numbersMax: UInt64 { 1 << 60 }
+
+    /// Reads what `encode` and `encodeLanes` wrote. Throws `CodecError` for all else, also where the checksum held: whoever forges a value can make one.
     init(key: [UInt8], decoding bytes: UnsafeRawBufferPointer, replica: (UInt64) throws -> ReplicaID) throws {
         var reader = ByteReader(bytes)
         let id: LogID
@@ -248,8 +252,7 @@ extension LogRow {
         self.init(id: id, number: try reader.varint())
         seq = try reader.varint()
         messages = try reader.varint()
-        // Numbers that no store reaches: what follows counts on from them.
-        guard number < 1 << 60, seq < 1 << 60, messages < 1 << 60 else { throw CodecError(.badValue) }
+        guard max(number, seq) < Self.numbersMax, messages <= seq else { throw CodecError(.badValue) }
         for _ in 0..<(try reader.count()) {
             let position = addPerson(try reader.user())
             let mask = try reader.byte()
@@ -266,20 +269,25 @@ extension LogRow {
             let stream = OpenStream(
                 message: try reader.identifier(), seq: try reader.varint(), author: Int(clamping: try reader.varint()),
                 chunks: UInt32(clamping: try reader.varint()), joinedBytes: Int(clamping: try reader.varint()))
-            guard stream.author < people.count else { throw CodecError(.badValue) }
+            guard stream.author < people.count, 1...max(seq, 1) ~= stream.seq, stream.chunks < 1 << 31, stream.joinedBytes < Self.numbersMax else {
+                throw CodecError(.badValue)
+            }
             open.append(stream)
         }
         var run: Position = 0
         var next: Seq = 1
         for _ in 0..<(try reader.count()) {
-            run &+= try reader.varint()
-            let index = Int(clamping: try reader.varint())
-            let first = next &+ (try reader.varint())
-            let count = try reader.varint()
-            guard count < 1 << 40, first < 1 << 60 else { throw CodecError(.badValue) }
-            slices.append(Slice(run: run, index: index, firstSeq: first, count: Int(count), messages: Int(clamping: try reader.varint())))
-            next = first + count
+            let (runStep, index, seqStep) = (try reader.varint(), try reader.varint(), try reader.varint())
+            let (count, messages) = (try reader.varint(), try reader.varint())
+            guard max(runStep, index, seqStep) < Self.numbersMax, 1...Self.numbersMax ~= count, messages <= count else { throw CodecError(.badValue) }
+            run += runStep
+            next += seqStep
+            guard run < Self.numbersMax, next + count - 1 <= seq else { throw CodecError(.badValue) }
+            slices.append(Slice(run: run, index: Int(index), firstSeq: next, count: Int(count), messages: Int(messages)))
+            next += count
         }
+        // The row is the fold of just the events that lie in its slices: one that said more would have us look for what is not there.
+        guard next - 1 == seq else { throw CodecError(.badValue) }
         let hashes = CompactRange.levels(begin: 0, end: next - 1).count
         guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else {
             throw CodecError(.badValue)
@@ -289,9 +297,10 @@ extension LogRow {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())
             var last: UInt64 = 0
             for _ in 0..<(try reader.count()) {
-                last &+= try reader.varint()
+                let (counter, overflows) = last.addingReportingOverflow(try reader.varint())
                 let code = Int(try reader.byte())
-                guard RefusalCode.allCases.indices.contains(code) else { throw CodecError(.badValue) }
+                guard !overflows, RefusalCode.allCases.indices.contains(code) else { throw CodecError(.badValue) }
+                last = counter
                 lane.refused.append(Lane.Refused(counter: last, refusal: Refusal(RefusalCode.allCases[code], try reader.string())))
             }
             lanes.append(lane)

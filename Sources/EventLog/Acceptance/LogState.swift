@@ -68,7 +68,10 @@ final class LogState {
         tail.removeLast(tail.count - saved.tailCount)
     }
 
-    var approximateBytes: Int { 400 + messages.count * 96 + (archivedIDs?.count ?? 0) * 24 + row.people.count * 80 + tail.count * 8 }
+    /// About the memory that it takes: what a dictionary or a set leaves free, and the heads of its arrays, included.
+    var approximateBytes: Int {
+        900 + messages.count * 128 + (archivedIDs?.count ?? 0) * 32 + row.people.count * 80 + row.slices.count * 40 + tail.count * 8
+    }
 
     func position(of seq: Seq) -> Position? {
         guard seq >= tailFirstSeq, seq - tailFirstSeq < UInt64(tail.count) else { return nil }

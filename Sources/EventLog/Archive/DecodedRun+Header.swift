@@ -10,6 +10,9 @@ extension DecodedRun {
         var metaChecksum: UInt64
         var frames: [(range: Range<Int>, raw: Int, checksum: UInt64)] = []
 
+        /// More than any writer puts into a run. Columns of nothing but zeros compress so well that a few kilobytes could tell of a hundred million events.
+        private static let eventsMax = 1 << 20
+
         init(_ bytes: UnsafeRawBufferPointer, at position: Position) throws {
             var reader = ByteReader(bytes)
             guard try reader.fixed32() == RunEncoder.magic, try reader.fixed32() == 0 else { throw CodecError(.badValue) }
@@ -22,7 +25,8 @@ extension DecodedRun {
             rawChecksum = try reader.fixed64()
             metaChecksum = try reader.fixed64()
             // Positions that no store reaches: what follows counts on from them.
-            guard 1..<1 << 62 ~= position, count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= metaBytes, slices <= events else {
+            guard 1..<1 << 62 ~= position, count <= reader.remaining / 16, metaBytes <= 256 << 20, events <= min(metaBytes, Self.eventsMax), slices <= events
+            else {
                 throw CodecError(.badValue)
             }
             var table: [(Int, Int, UInt64)] = []

@@ -15,6 +15,12 @@ package protocol DiskFaults: AnyObject, Sendable {
     /// Before and after a transaction of an LMDB environment, which syncs by itself.
     func willCommit(_ path: String) throws(SystemError)
     func didCommit(_ path: String) throws(SystemError)
+    /// Whether the file system on which a path lies is full; `nil`: as it is.
+    func hasNoRoom(_ path: String) -> Bool?
+}
+
+extension DiskFaults {
+    package func hasNoRoom(_ path: String) -> Bool? { nil }
 }
 
 /// The disks that tests have put in the system's place, by the directories that they stand for.

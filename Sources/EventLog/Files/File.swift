@@ -224,6 +224,15 @@ enum Directory {
         #endif
     }
 
+    /// Whether the file system on which a path lies is full: has next to no room for whoever we are.
+    static func hasNoRoom(_ path: String) -> Bool {
+        var status = statvfs()
+        guard statvfs(path, &status) == 0 else { return false }
+        // Some blocks may be only root's.
+        let blocks = geteuid() == 0 ? status.f_bfree : status.f_bavail
+        return UInt64(blocks) * UInt64(status.f_frsize) < 1 << 20
+    }
+
     /// Bytes on disk of a directory's files.
     static func diskBytes(_ path: String) -> Int {
         var total = 0

@@ -100,7 +100,7 @@ package final class HeadCache: Sendable {
 
     private func advance(_ log: LogID, _ seq: Seq, _ entry: Entry) throws {
         // Beyond the journal's events of the log, its row may be further than we are.
-        let (_, tailFirst, positions) = try store.tailPlaces(of: log)
+        let (_, tailFirst, positions) = store.tailPlaces(of: log)
         if positions.isEmpty || entry.newest.size + 1 < tailFirst, let row = try row(log), row.tree.size > entry.newest.size {
             // Asked for an older one first: the archived tree is where the next begins all the same.
             entry.base = row.tree
@@ -127,7 +127,7 @@ package final class HeadCache: Sendable {
         if let known = hasher {
             box = known
         } else {
-            guard try store.writer.withLock({ try $0.state(of: log) }) != nil else { return }
+            guard try store.writer.withLock({ try $0.number(of: log) }) != nil else { return }
             box = HasherBox(try store.seeds(of: log))
             hasher = box
         }

@@ -42,13 +42,16 @@ final class FileJournal: Journal {
     private let slotBytes: Int
     private let state: Monitor<State>
 
+    /// No file of a journal is larger: twice what one request may take. They are read as a whole, so that a forged size must not count.
+    static let fileBytesMax = 2 << 30
+
     static func path(_ directory: String, _ slot: Int) -> String { "\(directory)/journal.\(slot)" }
 
     /// Goes on behind what was recovered: a new generation begins with the first append.
     init(directory: String, store: StoreID, bytesMax: Int, recovered: RecoveredJournal, archivedFrame: UInt64) throws {
         self.directory = directory
         self.store = store
-        slotBytes = max(bytesMax / Self.fileCount, 1 << 16)
+        slotBytes = min(max(bytesMax / Self.fileCount, 1 << 16), Self.fileBytesMax / 2)
         var slots = [Slot](repeating: Slot(), count: Self.fileCount)
         for (index, slot) in recovered.slots.enumerated() where slot.exists {
             let file = try File(Self.path(directory, index), O_RDWR)

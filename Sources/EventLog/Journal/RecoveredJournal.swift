@@ -49,7 +49,13 @@ struct RecoveredJournal {
             }
             slots[slot].exists = true
             let bytes: [UInt8]
-            do { bytes = try file.read(try file.size, at: 0) } catch { throw error.typed }
+            do {
+                let size = try file.size
+                guard size <= FileJournal.fileBytesMax else { throw Self.damage(path, "it has \(size) bytes, more than any journal's file") }
+                bytes = try file.read(size, at: 0)
+            } catch let error as SystemError {
+                throw error.typed
+            }
             file.dropCache()
             if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
                 files.append((slot, bytes, first))

@@ -272,6 +272,9 @@ final class LMDBEnvironment: @unchecked Sendable {
                 return result
             } catch let error as LMDBError where error.code == MDB_MAP_FULL || error.code == MDB_MAP_RESIZED {
                 try grow(isResize: error.code == MDB_MAP_RESIZED)
+            } catch let error as LMDBError where error.code == EIO && faults?.hasNoRoom(path) ?? Directory.hasNoRoom(path) {
+                // What LMDB answers where the system wrote a part of its pages and had no room for the rest. They are not named by a meta page yet.
+                throw LMDBError(code: ENOSPC, call: error.call)
             }
         }
     }
@@ -382,10 +385,11 @@ struct ReadTransaction: ~Copyable {
         return found
     }
 
-    func count(_ table: LMDBEnvironment.Table) throws(LMDBError) -> Int {
+    /// A table's records, and the bytes of the pages that they lie on.
+    func size(_ table: LMDBEnvironment.Table) throws(LMDBError) -> (records: Int, bytes: Int) {
         var stat = MDB_stat()
         try check(mdb_stat(handle, table.index, &stat), "mdb_stat")
-        return stat.ms_entries
+        return (stat.ms_entries, (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) * Int(stat.ms_psize))
     }
 
     fileprivate func forEachFree(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {

@@ -46,7 +46,7 @@ extension EventStore {
 
     /// The seeds of a log that is held; `nil`: it is not.
     package func knownSeeds(of log: LogID) throws -> PuncturedSeeds? {
-        guard let number = try writer.withLock({ try $0.state(of: log) }).map(\.row.number) else { return nil }
+        guard let number = try writer.withLock({ try $0.number(of: log) }) else { return nil }
         return keys.withLock { $0.ring.seeds(ofLog: number) }
     }
 

@@ -18,7 +18,7 @@ extension EventStore {
 
     /// The number and salts of a log that this store knows.
     func seeds(of log: LogID) throws -> PuncturedSeeds {
-        guard let number = try writer.withLock({ try $0.state(of: log)?.row.number }) else {
+        guard let number = try writer.withLock({ try $0.number(of: log) }) else {
             throw EventLogError(.noSuchLog, "\(path): there is no log \(log)")
         }
         return try seeds(of: LogRow(id: log, number: number))
@@ -52,7 +52,7 @@ extension EventStore {
     ) throws {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
-        let (snapshot, tailFirst, positions) = try tailPlaces(of: log)
+        let (snapshot, tailFirst, positions) = tailPlaces(of: log)
         var seq = first
         if positions.isEmpty || first < tailFirst {
             guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (positions.isEmpty ? nil : LogRow(id: log, number: 0))
@@ -91,10 +91,15 @@ extension EventStore {
         var commitment: Hash256
     }
 
-    // Proofs.
+    // Proofs. Each hashes the log's events, and the entries of the log of heads: progress is told every thousand or so.
+
+    /// Told how many hashes of how many are done.
+    public typealias AuditProgress = (_ done: UInt64, _ total: UInt64) -> Void
+
+    private static let hashesATold: UInt64 = 1024
 
     /// Proves that an event stands in its log, and, where the last checkpoint covers the log as it is, that the store signed it.
-    public func proveInclusion(log: LogID, seq: Seq) throws -> ProofFile {
+    public func proveInclusion(log: LogID, seq: Seq, progress: AuditProgress? = nil) throws -> ProofFile {
         guard let head = try head(of: log), 1...head.size ~= seq else {
             throw EventLogError(.noSuchLog, "\(path): log \(log) has no seq \(seq)")
         }
@@ -104,6 +109,7 @@ extension EventStore {
         try forEachLeaf(of: log, from: 1) { leaf, parts in
             guard prover.count < head.size else { return }
             prover.append(leaf)
+            if parts.seq % Self.hashesATold == 0 { progress?(parts.seq, head.size) }
             if parts.seq == seq {
                 envelope = parts.envelope()
                 body = parts.salt.map { .shown(parts.body(), salt: $0) } ?? .hidden(commitment: parts.commitment)
@@ -111,11 +117,12 @@ extension EventStore {
         }
         guard prover.root == head.root else { throw Archive.damaged(path, "log \(log): its events do not give its head (I6)") }
         return .inclusion(
-            ProofFile.Inclusion(seq: seq, envelope: envelope, body: body, head: head, proof: prover.proof, attestation: try attestation(of: head)))
+            ProofFile.Inclusion(
+                seq: seq, envelope: envelope, body: body, head: head, proof: prover.proof, attestation: try attestation(of: head, progress)))
     }
 
     /// Proves that a log only grew between two sizes; `to` is the present size if it is `nil`.
-    public func proveConsistency(log: LogID, from size1: UInt64, to size2: UInt64? = nil) throws -> ProofFile {
+    public func proveConsistency(log: LogID, from size1: UInt64, to size2: UInt64? = nil, progress: AuditProgress? = nil) throws -> ProofFile {
         guard let head = try head(of: log) else { throw EventLogError(.noSuchLog, "\(path): there is no log \(log)") }
         let end = size2 ?? head.size
         guard size1 <= end, end <= head.size else {
@@ -126,12 +133,13 @@ extension EventStore {
         try forEachLeaf(of: log, from: 1) { leaf, parts in
             if parts.seq <= size1 { first.append(leaf) }
             if parts.seq <= end { prover.append(leaf) }
+            if parts.seq % Self.hashesATold == 0 { progress?(parts.seq, head.size) }
         }
         let second = Head(log: log, size: end, root: prover.root)
         guard end < head.size || second.root == head.root else { throw Archive.damaged(path, "log \(log): its events do not give its head (I6)") }
         return .consistency(
             ProofFile.Consistency(
-                from: Head(log: log, size: size1, root: first.root()), to: second, proof: prover.proof, attestation: try attestation(of: second)))
+                from: Head(log: log, size: size1, root: first.root()), to: second, proof: prover.proof, attestation: try attestation(of: second, progress)))
     }
 
     // Checkpoints.
@@ -144,17 +152,37 @@ extension EventStore {
     /// The public key that checks this store's checkpoints, in the form of C2SP's signed notes.
     public func verifierKey() throws -> String { try signingKey().verifierKey.description }
 
+    /// Heads that are appended in one transaction.
+    private static let headsASlice = 4096
+
     /// Appends the heads that changed to the store's log of heads, and signs it. Returns the signed note.
-    public func makeCheckpoint() throws -> String {
+    ///
+    /// In slices, so that memory does not grow with the number of logs: one that is cut off leaves heads that the next one signs.
+    ///
+    /// - Parameter progress: heads that were looked at.
+    public func makeCheckpoint(progress: AuditProgress? = nil) throws -> String {
         guard journal != nil else { throw EventLogError(.readOnly, "\(path) is open for reading only; a checkpoint is written") }
         try flush()
+        let key = try signingKey()
+        let logs = UInt64(try archive.environment.read { [archive] in try $0.size(archive.logs).records })
         var heads: [Head] = []
+        var seen: UInt64 = 0
         try forEachHead { head in
+            seen += 1
             heads.append(head)
+            if heads.count == Self.headsASlice {
+                _ = try append(heads, signedBy: nil)
+                heads.removeAll(keepingCapacity: true)
+                progress?(seen, max(logs, seen))
+            }
             return true
         }
-        let key = try signingKey()
-        return try maintenance.withLock { _ in
+        return try append(heads, signedBy: key)
+    }
+
+    /// Appends those of some heads that changed to the log of heads, in one transaction, and signs what it is then if there is a key.
+    private func append(_ heads: [Head], signedBy key: SigningKey?) throws -> String {
+        try maintenance.withLock { _ in
             try archive.environment.write { [archive] transaction in
                 guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else {
                     throw Archive.damaged(archive.path, "its state is missing")
@@ -171,7 +199,7 @@ extension EventStore {
                     if let bytes = try transaction.get(archive.heads, name) {
                         var reader = ByteReader(try Archive.open(name, bytes, "a head"))
                         let (_, size) = (try reader.fixed64(), try reader.fixed64())
-                        if size == head.size { continue }
+                        if size >= head.size { continue }
                     }
                     let index = state.headsEntries
                     state.headsEntries += 1
@@ -183,11 +211,12 @@ extension EventStore {
                     pointer.put(fixed64: head.size)
                     try transaction.put(archive.heads, name, Archive.sealed(name, pointer.array()))
                 }
-                let note = try Checkpoint(origin: key.verifierKey.name, size: tree.size, root: tree.root()).signed(by: key).encoded
                 state.commit += 1
                 try transaction.put(archive.meta, Archive.MetaKey.headsTree, Archive.sealed(Archive.MetaKey.headsTree, tree.encoded))
-                try transaction.put(archive.meta, Archive.MetaKey.checkpoint, Archive.sealed(Archive.MetaKey.checkpoint, Array(note.utf8)))
                 try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+                guard let key else { return "" }
+                let note = try Checkpoint(origin: key.verifierKey.name, size: tree.size, root: tree.root()).signed(by: key).encoded
+                try transaction.put(archive.meta, Archive.MetaKey.checkpoint, Archive.sealed(Archive.MetaKey.checkpoint, Array(note.utf8)))
                 return note
             }
         }
@@ -202,21 +231,22 @@ extension EventStore {
     }
 
     /// Proves that the last checkpoint's log of heads begins with that of an older one.
-    public func proveCheckpoint(from older: String) throws -> ProofFile {
+    public func proveCheckpoint(from older: String, progress: AuditProgress? = nil) throws -> ProofFile {
         let key = try signingKey().verifierKey
         let first = try Checkpoint.open(older, key: key)
         guard let note = try checkpoint() else { throw EventLogError(.noSuchLog, "\(path): no checkpoint was made yet") }
         let second = try Checkpoint.open(note, key: key)
         guard first.size <= second.size else { throw EventLogError(.invalidArgument, "the given checkpoint is newer than the store's last") }
         var prover = MerkleProver(consistencyFrom: first.size, to: second.size)
-        try forEachHeadsEntry(through: second.size) { _, leaf in prover.append(leaf) }
+        try forEachHeadsEntry(through: second.size, progress) { _, leaf in prover.append(leaf) }
         guard prover.root == second.root else { throw Archive.damaged(archive.path, "the log of heads does not give the checkpoint's root (I6)") }
         return .checkpoints(ProofFile.Checkpoints(checkpoint1: older, checkpoint2: note, key: key, proof: prover.proof))
     }
 
-    func forEachHeadsEntry(through size: UInt64, _ body: (UInt64, Hash256) throws -> Void) throws {
+    func forEachHeadsEntry(through size: UInt64, _ progress: AuditProgress? = nil, _ body: (UInt64, Hash256) throws -> Void) throws {
         try archive.environment.read { [archive] transaction in
             for index in 0..<size {
+                if index % Self.hashesATold == 0 { progress?(index, size) }
                 let name = Archive.key(position: index)
                 guard let bytes = try transaction.get(archive.heads, name) else {
                     throw Archive.damaged(archive.path, "entry \(index) of the log of heads is missing")
@@ -227,7 +257,7 @@ extension EventStore {
     }
 
     /// What the last checkpoint says of a head; `nil` if it does not hold just this one.
-    private func attestation(of head: Head) throws -> ProofFile.Attestation? {
+    private func attestation(of head: Head, _ progress: AuditProgress?) throws -> ProofFile.Attestation? {
         guard let note = try checkpoint() else { return nil }
         let key = try signingKey().verifierKey
         let signed = try Checkpoint.open(note, key: key)
@@ -240,7 +270,7 @@ extension EventStore {
         }
         guard let found, found < signed.size else { return nil }
         var prover = MerkleProver(inclusionOf: found, size: signed.size)
-        try forEachHeadsEntry(through: signed.size) { _, leaf in prover.append(leaf) }
+        try forEachHeadsEntry(through: signed.size, progress) { _, leaf in prover.append(leaf) }
         guard prover.root == signed.root else { throw Archive.damaged(archive.path, "the log of heads does not give the checkpoint's root (I6)") }
         return ProofFile.Attestation(index: found, proof: prover.proof, checkpoint: note, key: key)
     }

@@ -21,11 +21,11 @@ extension EventStore {
     ///
     /// Record by record, as a copy of pages would carry along what lies between a page's records: deleted and erased bytes. Called with all
     /// threads of the store at rest.
-    func rewriteArchive() throws {
+    func rewriteArchive(_ progress: CopyProgress? = nil) throws {
         let new = archive.path + ".new"
         for name in [new, new + "-lock"] { try Directory.remove(name) }
         do {
-            try Self.copyRecords(of: archive, to: new)
+            try Self.copyRecords(of: archive, to: new, progress)
             archive.environment.close()
             try Directory.rename(new, to: archive.path)
             try Directory.remove(archive.path + "-lock")
@@ -37,14 +37,17 @@ extension EventStore {
         }
     }
 
-    private static func copyRecords(of archive: Archive, to path: String) throws {
+    /// Told how many bytes of how many are copied, about every mebibyte; what it throws ends the copy, and nothing is left of it.
+    public typealias CopyProgress = (_ doneBytes: UInt64, _ totalBytes: UInt64) throws -> Void
+
+    private static func copyRecords(of archive: Archive, to path: String, _ progress: CopyProgress?) throws {
         // What no record names is left behind: it may hold what was erased since.
         let folds = try archive.environment.tableNames().filter { table in
             guard let name = FoldRecord.name(ofTable: table) else { return false }
             let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
             return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
         }
-        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path) { target, tables in
+        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, progress) { target, tables in
             // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
             for _ in 0..<2 {
                 try target.write { transaction in
@@ -57,7 +60,7 @@ extension EventStore {
 
     /// Writes tables, record by record, into a new file.
     static func copyRecords(
-        of environment: LMDBEnvironment, tables names: [String], to path: String,
+        of environment: LMDBEnvironment, tables names: [String], to path: String, _ progress: CopyProgress? = nil,
         finish: (LMDBEnvironment, [LMDBEnvironment.Table]) throws -> Void = { _, _ in }
     ) throws {
         let size = try File(environment.path, O_RDONLY).size
@@ -69,7 +72,12 @@ extension EventStore {
             throw EventLogError(.busy, "\(environment.path): a table was being replaced; try again")
         }
         try environment.read { source in
-            for (from, to) in zip(sources.compactMap { $0 }, tables) {
+            // Of a table as many bytes as its pages have, by the share of its records that are copied.
+            let sizes = try sources.map { try $0.map { try source.size($0) } ?? (records: 0, bytes: 0) }
+            let total = UInt64(sizes.reduce(0) { $0 + $1.bytes })
+            var before = 0
+            for ((from, to), size) in zip(zip(sources.compactMap { $0 }, tables), sizes) {
+                var records = 0
                 // A bounded number of bytes a transaction, so that dirty pages do not fill the memory.
                 var next: [UInt8] = []
                 var isMore = true
@@ -77,18 +85,30 @@ extension EventStore {
                     // The closure runs again when the map had to grow: it starts where the last one that was committed ended.
                     (next, isMore) = try target.write { transaction in
                         var bytes = 0
+                        var told = 0
                         var last = next
+                        var reached = records
                         try source.forEach(from, from: next) { key, value in
                             let name = Array(key)
                             if name == next { return true }
                             try transaction.put(to, name, value, isAppend: true)
                             last = name
                             bytes += value.count
+                            reached += 1
+                            if bytes - told >= 1 << 20 {
+                                told = bytes
+                                let share = Double(reached) / Double(max(size.records, 1))
+                                try progress?(UInt64(before + Int(Double(size.bytes) * min(share, 1))), total)
+                            }
                             return bytes <= 16 << 20
                         }
-                        return (last, bytes > 16 << 20)
+                        if bytes <= 16 << 20 { return (last, false) }
+                        records = reached
+                        return (last, true)
                     }
                 }
+                before += size.bytes
+                try progress?(UInt64(before), total)
             }
         }
         try finish(target, tables)
@@ -98,15 +118,17 @@ extension EventStore {
     /// Gives free space back, and leaves no byte of what was deleted or erased: rewrites the archive and empties the journal.
     ///
     /// Returns the bytes on disk before and after.
-    public static func compact(at path: String) throws -> (before: Int, after: Int) {
+    public static func compact(at path: String, progress: CopyProgress? = nil) throws -> (before: Int, after: Int) {
         let before = Directory.diskBytes(path)
         let store = try open(at: path, options: StoreOptions(access: .existing))
-        try store.close(isCompacting: true)
+        try store.close(isCompacting: true, progress: progress)
         return (before, Directory.diskBytes(path))
     }
 
     /// Makes a consistent copy of a store, live or not, as of some moment during the call. The copy is the same store: it has its key.
-    public static func copy(from source: String, to target: String) throws {
+    ///
+    /// It is made aside, in `<target>.copying-<process id>`; what processes that were killed left of theirs is removed.
+    public static func copy(from source: String, to target: String, progress: CopyProgress? = nil) throws {
         var trimmed = target
         while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
         guard !Directory.exists(trimmed) else { throw EventLogError(.cannotCreate, "\(target) exists already; name a new directory") }
@@ -119,11 +141,11 @@ extension EventStore {
         defer { side?.close() }
         let store = try open(at: source, options: StoreOptions(access: .readOnly))
         defer { try? store.close() }
-        let aside = "\(trimmed).copying-\(getpid())"
+        let made: Aside
+        do throws(SystemError) { made = try Aside(of: trimmed, "copying") } catch { throw error.typed }
+        let aside = made.path
         do {
-            Directory.removeTree(aside)
-            try Directory.make(aside)
-            try copyRecords(of: store.archive, to: Archive.path(aside))
+            try copyRecords(of: store.archive, to: Archive.path(aside), progress)
             try Directory.remove(Archive.path(aside) + "-lock")
             try side?.copyRecords(toDirectory: aside)
             // The journal's events beyond what was copied.
@@ -160,8 +182,7 @@ extension EventStore {
                 _ = try journal.sync()
             }
             try Directory.sync(aside)
-            try Directory.rename(aside, to: trimmed)
-            try Directory.sync(parent)
+            try made.rename()
         } catch let error as SystemError {
             Directory.removeTree(aside)
             throw error.typed
@@ -179,7 +200,8 @@ extension EventStore {
     /// Its envelope, all other events, the log's head and every proof made before stay as they are.
     ///
     /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed.
-    public func erase(log: LogID, seq: Seq) throws {
+    /// - Parameter progress: of the projections that are built anew, one after the other: how many events of how many are folded.
+    public func erase(log: LogID, seq: Seq, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
         try checkOpen()
         try takeRebuilding()
@@ -198,7 +220,7 @@ extension EventStore {
             }
         }
         // Rows may hold the text, and only a fold of what is left says what they hold without it.
-        for slot in folds { try rebuild(slot, isOpening: false, progress: nil) }
+        for slot in folds { try rebuild(slot, isOpening: false, progress: progress) }
     }
 
     private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
@@ -256,7 +278,7 @@ extension EventStore {
             }
         } catch {
             let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error
-            if let typed = typed as? EventLogError, typed.code == .diskFull {
+            if let typed = typed as? EventLogError, typed.code == .diskFull, isCurrent(file.current) {
                 file.next = nil
                 try? file.write(to: path)
                 throw typed
@@ -275,6 +297,12 @@ extension EventStore {
         writer.withLock { $0.forgetRuns() }
         try file.write(to: path)
         try journal.wipe()
+    }
+
+    /// Whether the archive can be read, and is still wrapped with this key: only then may the other one be forgotten.
+    private func isCurrent(_ key: KeyFile.Key) -> Bool {
+        let state = try? archive.environment.read { [archive] in try archive.state($0) }
+        return state?.keyGeneration == key.generation
     }
 
     private static func put(_ ring: KeyRing, key: Hash256, _ archive: Archive, _ transaction: inout WriteTransaction) throws {

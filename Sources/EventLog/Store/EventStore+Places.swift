@@ -48,7 +48,7 @@ extension EventStore {
     package func firstSeq(of log: LogID, after position: Position) throws -> Seq? {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
-        let (_, first, positions) = try tailPlaces(of: log)
+        let (_, first, positions) = tailPlaces(of: log)
         let (row, archived) = try archive.environment.read { [archive] in (try archive.row(log, $0), try archive.state($0).position) }
         if let slices = row?.slices, position < archived {
             var low = 0
@@ -84,10 +84,10 @@ extension EventStore {
     }
 
     /// Where a log's newest visible events lie that the archive may not hold yet: their first seq, and their positions.
-    func tailPlaces(of log: LogID) throws -> (snapshot: Tail.Snapshot, first: Seq, positions: [Position]) {
+    func tailPlaces(of log: LogID) -> (snapshot: Tail.Snapshot, first: Seq, positions: [Position]) {
         let snapshot = tail.snapshot
-        return try writer.withLock { writer in
-            guard let state = try writer.state(of: log) else { return (snapshot, .max, []) }
+        return writer.withLock { writer in
+            guard let state = writer.known(log) else { return (snapshot, .max, []) }
             return (snapshot, state.tailFirstSeq, Array(state.tail[..<Self.count(of: state.tail, upTo: snapshot.visible)]))
         }
     }

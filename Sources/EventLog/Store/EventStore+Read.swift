@@ -108,7 +108,7 @@ extension EventStore {
         let snapshot = tail.snapshot
         // Where the newest lie; the writer's lock is held for as long as it takes to copy the numbers, never over a commit's I/O.
         let (tailFirst, tailPositions) = writer.withLock { writer -> (Seq, [Position]) in
-            guard let state = try? writer.state(of: log) else { return (.max, []) }
+            guard let state = writer.known(log) else { return (.max, []) }
             return (state.tailFirstSeq, state.tail.filter { $0 <= snapshot.visible })
         }
         func fromTail(_ seq: Seq) throws -> RecordedEvent? {
@@ -235,7 +235,7 @@ extension EventStore {
         // Logs that only the journal knows; the writer gave them the numbers that the flush will give them.
         let fresh = pending.sorted { ($0.value[0].0.firstPosition, $0.value[0].1) < ($1.value[0].0.firstPosition, $1.value[0].1) }
         for (log, events) in fresh {
-            guard let number = writer.withLock({ try? $0.state(of: log)?.row.number }) else { continue }
+            guard let number = writer.withLock({ $0.known(log)?.row.number }) else { continue }
             let (row, last) = try folded(LogRow(id: log, number: number), events)
             if try !body(row, last) { return }
         }

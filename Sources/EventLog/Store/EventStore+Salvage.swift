@@ -9,7 +9,12 @@ extension EventStore {
     /// they can be read, and a line for all that cannot.
     ///
     /// Changes nothing. Nobody may have the store open for writing meanwhile.
-    public static func salvage(at path: String, event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
+    ///
+    /// - Parameter progress: how many positions of how many are behind us; 0 of how many if the archive cannot tell.
+    public static func salvage(
+        at path: String, progress: ((_ done: Position, _ total: Position) -> Void)? = nil, event: (RecordedEvent) throws -> Void,
+        lost: (String) throws -> Void
+    ) throws {
         let files: [String]
         do { files = try Directory.names(path) } catch {
             throw error.isAbsent ? EventLogError(.noSuchStore, "\(path): no such store") : error.typed
@@ -25,11 +30,14 @@ extension EventStore {
         if Directory.exists(archivePath) {
             let file = try DataFile(path: archivePath)
             var problems = file.check().problems.map { "\(archivePath): \($0)" }
-            if store == nil {
-                _ = file.forEach(database: "meta") { key, value in
-                    if key.array == Archive.MetaKey.store, value.byteCount >= 20 { store = StoreID(bytes: value.array[4..<20]) }
-                    return true
+            var total: Position = 0
+            _ = file.forEach(database: "meta") { key, value in
+                if key.array == Archive.MetaKey.store, value.byteCount >= 20 { store = store ?? StoreID(bytes: value.array[4..<20]) }
+                if key.array == Archive.MetaKey.state {
+                    let state = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
+                    total = state?.position ?? 0
                 }
+                return true
             }
             // Where the rows say that events lie, to name what a lost run held.
             var names: [Position: [String]] = [:]
@@ -78,6 +86,7 @@ extension EventStore {
                         try event(found)
                     }
                     last = start + Position(run.events.count) - 1
+                    progress?(last, total)
                 } catch {
                     failure = error
                     return false
@@ -99,7 +108,9 @@ extension EventStore {
         }
         var frames: [TailFrame] = []
         for slot in 0..<FileJournal.fileCount {
-            guard let file = try? File(FileJournal.path(path, slot), O_RDONLY), let bytes = try? file.read(file.size, at: 0) else { continue }
+            guard let file = try? File(FileJournal.path(path, slot), O_RDONLY),
+                let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0)
+            else { continue }
             bytes.withUnsafeBytes { bytes in
                 var offset = 0
                 while offset + Frame.headerBytes <= bytes.count {

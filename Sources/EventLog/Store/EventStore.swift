@@ -257,26 +257,27 @@ public final class EventStore: Sendable {
         let parent = Directory.parent(trimmed)
         guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(path): the directory \(parent) does not exist; make it first") }
         try Directory.refuseNetwork(parent)
-        let aside = "\(trimmed).creating-\(getpid())"
+        func typed(_ error: SystemError) -> EventLogError {
+            error.isNoSpace ? error.typed : EventLogError(.cannotCreate, "\(path) cannot be created: \(error)")
+        }
+        let aside: Aside
+        do throws(SystemError) { aside = try Aside(of: trimmed, "creating") } catch { throw typed(error) }
+        let made = aside.path
         do {
-            Directory.removeTree(aside)
-            try Directory.make(aside)
             let id = StoreID.random()
             let file = KeyFile(creating: id)
-            try file.write(to: aside)
-            try create(archiveIn: aside, id: id, file: file)
-            try File(Archive.path(aside), O_RDONLY).syncAll()
-            try Directory.sync(aside)
-            try Directory.rename(aside, to: trimmed)
-            try Directory.sync(parent)
+            try file.write(to: made)
+            try create(archiveIn: made, id: id, file: file)
+            try File(Archive.path(made), O_RDONLY).syncAll()
+            try Directory.sync(made)
+            try aside.rename()
         } catch let error as SystemError {
-            Directory.removeTree(aside)
+            Directory.removeTree(made)
             // Another process made it meanwhile: the lock decides whose it is.
             if error.call == "rename", Directory.exists(Archive.path(trimmed)) { return }
-            if error.isNoSpace { throw error.typed }
-            throw EventLogError(.cannotCreate, "\(path) cannot be created: \(error)")
+            throw typed(error)
         } catch {
-            Directory.removeTree(aside)
+            Directory.removeTree(made)
             throw error
         }
     }
@@ -389,7 +390,8 @@ public final class EventStore: Sendable {
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.
     public func close() throws { try close(isCompacting: false) }
 
-    func close(isCompacting: Bool) throws {
+    /// - Parameter progress: of the compaction; it may end that by throwing. What was to be kept is kept all the same.
+    func close(isCompacting: Bool, progress: CopyProgress? = nil) throws {
         guard
             isOpen.withLock({ open in
                 defer { open = false }
@@ -429,7 +431,7 @@ public final class EventStore: Sendable {
                 try journal.close()
                 // The archive vouches for the closing frame: a journal that ends before it is damage.
                 try vouch(forFrame: journal.lastFrame)
-                if try isCompacting || isWorthCompacting() { try rewriteArchive() }
+                if try isCompacting || isWorthCompacting() { try rewriteArchive(progress) }
             } catch { failure = error }
         }
         switch failure {

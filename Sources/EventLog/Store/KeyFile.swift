@@ -57,6 +57,8 @@ struct KeyFile: Sendable {
                 file.current = Key(generation: try reader.fixed64(), secret: try reader.hash())
                 if !reader.isAtEnd { file.next = Key(generation: try reader.fixed64(), secret: try reader.hash()) }
                 guard reader.isAtEnd else { throw Self.damaged(path, "it is too long") }
+                // Numbers that no store reaches: the next one counts on from them.
+                guard max(file.current.generation, file.next?.generation ?? 0) < 1 << 60 else { throw Self.damaged(path, "its generation is no number") }
                 return file
             } catch is CodecError {
                 throw Self.damaged(path, "it is too short")

@@ -38,7 +38,9 @@ final class Writer {
 
     // Logs.
 
-    private func known(_ log: LogID) -> LogState? {
+    /// A log's state, if it is at hand. For readers, who may ask for every log there is, and whose asking must not keep them in memory: of one that is not
+    /// at hand the archive holds everything.
+    func known(_ log: LogID) -> LogState? {
         switch log {
         case .conversation(let id): conversations[id]
         case .user(let user): users[user]
@@ -63,6 +65,11 @@ final class Writer {
         state.lastUse = flushes
         keep(state)
         return state
+    }
+
+    /// A log's number, if it was ever heard of; keeps nothing in memory.
+    func number(of log: LogID) throws -> UInt64? {
+        try known(log)?.row.number ?? archive.environment.read { try archive.row(log, $0)?.number }
     }
 
     private func makeState(of log: LogID) throws -> LogState {

@@ -296,7 +296,7 @@ extension ConversationRow: TableRow {
         if try reader.byte() == 1 {
             let id: MessageID = try reader.identifier()
             let seq = try reader.value()
-            let author = UInt32(truncatingIfNeeded: try reader.value())
+            let author = try reader.value32()
             let roleAndState = try reader.byte()
             guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(stored: roleAndState & 15) else {
                 throw CodecError(.badValue)
@@ -306,15 +306,27 @@ extension ConversationRow: TableRow {
         for _ in 0..<(try reader.count()) { systems.append(try reader.value()) }
         pages = try reader.value()
         stride = try reader.value()
-        guard stride > 0 else { throw CodecError(.badValue) }
         openFirstSeq = try reader.value()
         var seq: Seq = 0
         var live: UInt64 = 0
         for _ in 0..<(try reader.count()) {
-            seq &+= try reader.value()
-            live &+= try reader.value()
+            let (seqStep, liveStep) = (try reader.value(), try reader.value())
+            guard seqStep <= self.seq - seq, liveStep <= self.seq - live, seqStep > 0 || fences.isEmpty else { throw CodecError(.badValue) }
+            seq += seqStep
+            live += liveStep
             fences.append(Fence(firstSeq: seq, liveBefore: live))
         }
+        guard isSound else { throw CodecError(.badValue) }
+    }
+
+    /// Whether its counts fit together: the reducers and readers count on from them, and take them for places.
+    private var isSound: Bool {
+        guard seq < 1 << 60, live <= messages, messages <= seq, pages <= messages, systems.count <= Self.systemsMax, stride > 0 else { return false }
+        guard fences.count <= Self.fencesMax, UInt64(fences.count) == (pages == 0 ? 0 : (pages - 1) / stride + 1) else { return false }
+        guard last.map({ Int($0.author) < people.count && $0.seq <= seq }) ?? true else { return false }
+        guard people.allSatisfy({ max($0.deliveredTo, $0.readTo, $0.mark, $0.liveToMark) <= seq }) else { return false }
+        guard let newest = fences.last else { return true }
+        return newest.firstSeq <= openFirstSeq && openFirstSeq <= seq && newest.liveBefore <= messages
     }
 
     var memoryBytes: Int { 500 + people.count * 120 + attributes.count * 150 + fences.count * 16 + (last?.snippet.utf8.count ?? 0) + open.memoryBytes }

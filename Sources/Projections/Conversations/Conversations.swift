@@ -71,7 +71,8 @@ package final class Conversations: Projection {
 
     private func apply(_ event: RecordedEvent, to row: inout ConversationRow) throws {
         let id = event.event.conversation
-        let target = event.targetSeq ?? 0
+        // An event points at an earlier one. Acceptance sees to it; an exact copy or a peer's log may claim anything.
+        let target = event.targetSeq.map { $0 < event.seq ? $0 : 0 } ?? 0
         switch event.event.content {
         case .conversationUpdated(let title, let attributes):
             if event.isErased { return }

@@ -182,8 +182,8 @@ extension MessageRow {
         self.state = state
         isEdited = flags & Flag.edited != 0
         isErased = flags & Flag.erased != 0
-        author = UInt32(truncatingIfNeeded: try reader.value())
-        chunks = UInt32(truncatingIfNeeded: try reader.value())
+        author = try reader.value32()
+        chunks = try reader.value32()
         text = try reader.text()
         guard flags & ~(Flag.edited | Flag.erased) != 0 else { return }
         let rare = Rare()
@@ -202,7 +202,7 @@ extension MessageRow {
             for _ in 0..<(try reader.count()) {
                 rare.reactions.append(
                     Rare.Reaction(
-                        emoji: try reader.text(), author: UInt32(truncatingIfNeeded: try reader.value()), isOn: try reader.byte() == 1,
+                        emoji: try reader.text(), author: try reader.value32(), isOn: try reader.byte() == 1,
                         stamp: try reader.stamp()))
             }
         }

@@ -12,6 +12,8 @@ struct PackedPage: Sendable {
         (count, firstSeq, start) = try bytes.withUnsafeBytes { bytes in
             var reader = RowReader(bytes)
             let count = try reader.count()
+            // More than any page holds; a page that is unpacked makes room for all of them.
+            guard count <= max(PageRow.messagesMax, ConversationBase.seqsMax + 1) else { throw CodecError(.tooLarge) }
             let start = reader.reader.offset
             if count == 0 { return (0, .max, start) }
             _ = try reader.value()

@@ -210,7 +210,9 @@ extension PageRow: TableRow {
     }
 
     private init(plain reader: inout RowReader) throws {
-        textBytes = Int(clamping: try reader.value())
+        // So much was never sent to one page; what is sent next is added to it.
+        guard let textBytes = Int(exactly: try reader.value()), textBytes < 1 << 60 else { throw CodecError(.badValue) }
+        self.textBytes = textBytes
         content = .packed(try PackedPage(Array(reader.reader.take(reader.reader.remaining))))
     }
 

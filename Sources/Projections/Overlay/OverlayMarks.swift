@@ -58,8 +58,8 @@ extension Conversations {
 
     func isFailed(_ seq: Seq) -> Bool { overlay?.isFailed(seq) ?? false }
 
-    @inline(__always) func shown(_ message: MessageRow, _ row: borrowing ConversationRow) -> Message {
-        var shown = Message(message, row)
+    @inline(__always) func shown(_ message: MessageRow, _ row: borrowing ConversationRow) throws -> Message {
+        var shown = try Message(message, row)
         overlay?.mark(&shown)
         return shown
     }

@@ -48,7 +48,7 @@ extension Conversations {
                     var found: [Message] = []
                     try page.forEach { message in
                         if message.seq >= seq { return false }
-                        if message.isForModel, !isFailed(message.seq) { found.append(shown(message, row)) }
+                        if message.isForModel, !isFailed(message.seq) { found.append(try shown(message, row)) }
                         return true
                     }
                     part.messages += found.reversed()

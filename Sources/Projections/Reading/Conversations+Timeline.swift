@@ -98,7 +98,7 @@ extension Conversations {
             guard let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { page in
                 guard let found = try page.message(at: seq) else { return nil }
-                return (shown(found, row), row.receipts)
+                return (try shown(found, row), row.receipts)
             }
         } ?? nil
     }
@@ -110,7 +110,7 @@ extension Conversations {
             let found = try readPage(UInt64(number), id, row) { page -> Message? in
                 var found: Message?
                 try page.forEach { candidate in
-                    if candidate.id == message { found = shown(candidate, row) }
+                    if candidate.id == message { found = try shown(candidate, row) }
                     return found == nil
                 }
                 return found
@@ -192,7 +192,7 @@ extension Conversations {
             try readPage(number, id, row) { page in
                 try page.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
-                    result.append(shown(message, row))
+                    result.append(try shown(message, row))
                     return true
                 }
             }
@@ -208,7 +208,7 @@ extension Conversations {
         while number < row.pages, result.count < limit {
             try readPage(number, id, row) { page in
                 try page.forEach { message in
-                    if message.seq >= seq { result.append(shown(message, row)) }
+                    if message.seq >= seq { result.append(try shown(message, row)) }
                     return result.count < limit
                 }
             }

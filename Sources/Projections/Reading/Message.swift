@@ -75,10 +75,17 @@ public struct Message: Sendable, Hashable, Identifiable {
 }
 
 extension Message {
-    init(_ row: MessageRow, _ conversation: borrowing ConversationRow) {
+    /// Throws `damaged` if the row names a person by a number that the conversation does not have: of a page the checksum holds by itself.
+    init(_ row: MessageRow, _ conversation: borrowing ConversationRow) throws(EventLogError) {
+        func person(_ number: UInt32, _ conversation: borrowing ConversationRow) throws(EventLogError) -> UserID {
+            guard let user = conversation.user(number) else {
+                throw EventLogError(.damaged, "a message of seq \(row.seq) names a person whom its conversation does not know; run `convstore rebuild`")
+            }
+            return user
+        }
         id = row.id
         seq = row.seq
-        author = conversation.people[Int(row.author)].user
+        author = try person(row.author, conversation)
         role = row.role
         state = row.shownState
         text = row.shownText
@@ -90,7 +97,7 @@ extension Message {
         var details = Details(
             replyTo: rare.replyTo, finishReason: rare.finishReason, interruptedReason: rare.interruptedReason, parts: rare.parts, usage: rare.usage)
         for reaction in rare.reactions where reaction.isOn {
-            let user = conversation.people[Int(reaction.author)].user
+            let user = try person(reaction.author, conversation)
             if let last = details.reactions.last, compareBytes(last.emoji, reaction.emoji) == 0 {
                 details.reactions[details.reactions.count - 1].users.append(user)
             } else {

@@ -199,7 +199,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     @inline(__always) private func use(_ entry: inout Entry, _ key: Key) -> Box {
         if entry.epoch != epoch {
             entry.epoch = epoch
-            unsavedBytes += 200 + Int(entry.bytes)
+            // A row that is new has no bytes yet, but its place in memory all the same: many small ones must not count for next to nothing.
+            unsavedBytes += 200 + (entry.bytes == 0 ? MemoryLayout<Row>.stride : Int(entry.bytes))
             // A flush may still hold the old one.
             if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box(entry.box.row) }
             dirty.append((key, entry.box))

@@ -79,6 +79,12 @@ public struct RowReader {
     /// Trusts the checksum for the validity of the text, and repairs rather than trap.
     @inline(__always) public mutating func text() throws -> String { trustedText(of: try reader.lengthPrefixed()) }
     @inline(__always) public mutating func identifier<Tag>() throws -> Identifier<Tag> { try reader.identifier() }
+    /// A number below 2^31: there is always room for a few more.
+    mutating func value32() throws -> UInt32 {
+        guard let value = UInt32(exactly: try value()), value < 1 << 31 else { throw CodecError(.badValue) }
+        return value
+    }
+
     public mutating func optionalText() throws -> String? { try byte() == 0 ? nil : text() }
     public mutating func user() throws -> UserID {
         guard let user = UserID(try text()) else { throw CodecError(.badValue) }

@@ -14,7 +14,18 @@ struct ReadPlaces: Sendable {
         let chosen = onlyRecent ? try Self.recent(store.log) : nil
         var users: Set<UserID> = []
         var events: [Seq] = []
+        var progress = ProgressBar("Choosing")
+        defer { progress.clear() }
+        // As many messages as logs, as it were, where those are looked up too.
+        let logs = try Int(store.log.statistics().conversations)
+        let total = logs + (withMessages ? Self.messagesMax : 0)
+        func update(_ done: Int) {
+            if done & 255 == 0 { progress.update(done: Double(done), total: Double(total), count: done, "places") }
+        }
+        var seen = 0
         try store.log.forEachLog { log in
+            seen += 1
+            update(seen)
             guard case .conversation(let id) = log.log, log.messages > 0, chosen?.contains(id) ?? true else { return true }
             conversations.append(id)
             events.append(log.events)
@@ -23,7 +34,8 @@ struct ReadPlaces: Sendable {
         }
         self.users = users.sorted()
         guard withMessages, !conversations.isEmpty else { return }
-        for _ in 0..<Self.messagesMax {
+        for number in 0..<Self.messagesMax {
+            update(seen + number)
             let place = Int.random(in: conversations.indices)
             let seq = Seq.random(in: 1...events[place])
             if let message = try store.timeline(of: conversations[place], .before(seq + 1), limit: 1)?.messages.first {

@@ -45,7 +45,13 @@ struct ReadRun {
                 results.wakeAll()
             }
         }
-        return try results.withLock(waitingWhile: { $0.left > 0 }) { state in
+        var progress = ProgressBar("Reading")
+        defer { progress.clear() }
+        while results.withLock(waitingWhile: { $0.left > 0 }, atMostMilliseconds: 200, { $0.left }) > 0 {
+            let done = (ContinuousClock.now - start).seconds
+            progress.update(done: done, total: seconds, count: Int(done), "seconds")
+        }
+        return try results.withLock { state in
             if let failure = state.failure { throw failure }
             return ReadRun(
                 reads: state.samples.reduce(0) { $0 + $1.reads }, seconds: (ContinuousClock.now - start).seconds,

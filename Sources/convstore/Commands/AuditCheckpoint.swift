@@ -13,7 +13,7 @@ struct AuditCheckpoint: ParsableCommand {
 
     func run() throws {
         if key { return try store.read { try StandardOutput.shared.writeLine($0.verifierKey()) } }
-        let note = try store.write { try $0.log.makeCheckpoint() }
+        let note = try store.write { store in try ProgressBar.during("Signing", "heads") { try store.log.makeCheckpoint(progress: $0) } }
         guard let output else { return try StandardOutput.shared.write { $0.append(contentsOf: note.utf8) } }
         var file = try OutputFile(creating: output)
         try file.write(note.utf8)

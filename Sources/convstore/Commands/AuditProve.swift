@@ -33,10 +33,12 @@ struct AuditProve: ParsableCommand {
     func run() throws {
         let older = try checkpoint.map { String(decoding: try ImportInput.bytes(of: $0, atMost: ProofFile.bytesMax), as: UTF8.self) }
         let proof = try store.read { store -> ProofFile in
-            if let older { return try store.proveCheckpoint(from: older) }
-            let log = try LogName(text: conversation ?? "").resolve(in: store)
-            if let seq { return try store.proveInclusion(log: log, seq: seq) }
-            return try store.proveConsistency(log: log, from: from ?? 0, to: to)
+            try ProgressBar.during("Hashing", "hashes") { progress in
+                if let older { return try store.proveCheckpoint(from: older, progress: progress) }
+                let log = try LogName(text: conversation ?? "").resolve(in: store)
+                if let seq { return try store.proveInclusion(log: log, seq: seq, progress: progress) }
+                return try store.proveConsistency(log: log, from: from ?? 0, to: to, progress: progress)
+            }
         }
         guard let output else { return try StandardOutput.shared.writeLine(proof.json) }
         var file = try OutputFile(creating: output)

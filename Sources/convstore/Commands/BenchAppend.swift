@@ -39,6 +39,8 @@ struct BenchAppend: ParsableCommand {
         let shares = try Workload(input, writers: writers, limit: limit).shares
         let path = store ?? Self.newDirectory()
         guard access(path, F_OK) != 0 else { throw Failure(.cannotCreate, "\(path) exists; name a new directory") }
+        // What is made for the measurement alone goes with it, also when that is cut short.
+        if store == nil { Signals.beforeDying { Self.remove(path) } }
         let bytesBefore = ProcessUsage.bytesWritten
         let durability = durability == .full ? Durability.full : .relaxed(interval: .milliseconds(100))
         let result: Measurement

@@ -10,7 +10,14 @@ struct Compact: ParsableCommand {
     var json = false
 
     func run() throws {
-        let (before, after) = try EventStore.compact(at: store.path)
+        var progress = ProgressBar("Compacting")
+        defer { progress.clear() }
+        let interruption = Interruption()
+        let (before, after) = try EventStore.compact(at: store.path) { done, total in
+            try interruption.check()
+            progress.update(doneBytes: done, totalBytes: total)
+        }
+        progress.clear()
         if json {
             var line = JSONLine()
             line.add("before_bytes", before)

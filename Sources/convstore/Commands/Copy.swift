@@ -9,6 +9,12 @@ struct Copy: ParsableCommand {
     var destination: String
 
     func run() throws {
-        try EventStore.copy(from: store.path, to: destination)
+        var progress = ProgressBar("Copying")
+        defer { progress.clear() }
+        let interruption = Interruption()
+        try EventStore.copy(from: store.path, to: destination) { done, total in
+            try interruption.check()
+            progress.update(doneBytes: done, totalBytes: total)
+        }
     }
 }

@@ -16,7 +16,7 @@ struct Erase: ParsableCommand {
         try store.write { store in
             let log = try LogName(text: conversation).resolve(in: store.log)
             guard try store.log.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
-            try store.log.erase(log: log, seq: seq)
+            try ProgressBar.during("Folding anew", "events") { try store.log.erase(log: log, seq: seq, progress: $0) }
         }
     }
 }

@@ -50,11 +50,12 @@ struct Export: ParsableCommand {
         var sound = 0
         var losses = 0
         var progress = ProgressBar("Salvaging", isOn: !Terminal.isOutput)
-        try EventStore.salvage(at: store.path) { event in
+        try EventStore.salvage(at: store.path) { done, total in
+            progress.update(done: Double(done), total: Double(total), count: sound, "events")
+        } event: { event in
             try StandardOutput.shared.write { buffer in
                 if encoder.append(event, secret: nil, to: &buffer) { sound += 1 }
             }
-            if sound & 1023 == 0 { progress.update(done: 0, total: 0, count: sound, "events") }
         } lost: { what in
             losses += 1
             progress.clear()

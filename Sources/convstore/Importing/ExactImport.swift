@@ -29,14 +29,17 @@ struct ExactImport {
                     count.duplicates += 1
                     continue
                 }
+                // With a secret of our own the log would get other heads than it had.
+                if line.record.seq == 1, line.secret == nil {
+                    try refuse(
+                        Refusal(.malformed, "secret"), path, lines.number,
+                        "Log \(line.record.log) begins without its secret, as in an export that is not exact: import that without --exact")
+                }
                 records.append(line.record)
                 if let secret = line.secret { secrets[line.record.log] = secret }
             case .failure(let refusal):
-                try commit(path)
-                count.take(lines.isTooLong ? Refusal(.tooLarge, "line") : refusal)
-                throw Failure(
-                    .data,
-                    "\(path): line \(lines.number): \(refusal.code.rawValue) (\(refusal.detail)). Only what `export --exact` wrote can be taken")
+                let refusal = lines.isTooLong ? Refusal(.tooLarge, "line") : refusal
+                try refuse(refusal, path, lines.number, "Only what `export --exact` wrote can be taken")
             }
             if records.count >= Self.eventsMax || bytes >= 2 << 20 {
                 try commit(path)
@@ -44,6 +47,13 @@ struct ExactImport {
             }
         }
         try commit(path)
+    }
+
+    /// Ends the import with what stands before the line kept.
+    private mutating func refuse(_ refusal: Refusal, _ path: String, _ line: Int, _ advice: String) throws {
+        try commit(path)
+        count.take(refusal)
+        throw Failure(.data, "\(path): line \(line): \(refusal.code.rawValue) (\(refusal.detail)). \(advice)")
     }
 
     private mutating func commit(_ path: String) throws {

@@ -56,6 +56,19 @@ enum Signals {
         }
     }
 
+    /// When SIGINT, SIGTERM or SIGHUP comes, the process tidies up, on a thread of its own, and then ends of it.
+    static func beforeDying(_ tidy: @escaping @Sendable () -> Void) {
+        watch()
+        WorkerThread.start {
+            while true {
+                var request = pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0)
+                guard poll(&request, 1, -1) > 0, let number = pending() else { continue }
+                tidy()
+                die(of: number)
+            }
+        }
+    }
+
     /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.
     static func wait(for descriptor: CInt? = nil, watchesReader: Bool = false, milliseconds: Int = -1) -> Wake {
         var requests = [pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0)]
@@ -72,6 +85,19 @@ enum Signals {
             if requests[2].revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0 { return .readerIsGone }
             if count <= 0 { return .timeout }
         }
+    }
+
+    /// The signal that came since ``watch()`` and was not asked for yet, if any.
+    static func pending() -> CInt? {
+        var byte: UInt8 = 0
+        return Glibc.read(pipe.read, &byte, 1) == 1 ? CInt(byte) : nil
+    }
+
+    /// Ends the process as the signal would have: whoever started us sees by what.
+    static func die(of number: CInt) -> Never {
+        signal(number, SIG_DFL)
+        raise(number)
+        Glibc.exit(128 + number)
     }
 
     private static func name(_ number: CInt) -> String {

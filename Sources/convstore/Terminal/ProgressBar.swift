@@ -12,14 +12,34 @@ struct ProgressBar {
         self.isOn = isOn && Terminal.isError
     }
 
+    /// Shows a bar with how many `noun` of how many are done, for as long as the closure runs.
+    static func during<R>(
+        _ verb: String, _ noun: String, isOn: Bool = true, _ body: (_ update: @escaping (_ done: UInt64, _ total: UInt64) -> Void) throws -> R
+    ) rethrows -> R {
+        var bar = ProgressBar(verb, isOn: isOn)
+        defer { bar.clear() }
+        return try body { done, total in bar.update(done: Double(done), total: Double(total), count: Int(clamping: done), noun) }
+    }
+
     /// `done` of `total` in units of work (bytes, positions), `total` 0 if nobody knows; `count` of `noun` for the rate.
     mutating func update(done: Double, total: Double, count: Int, _ noun: String) {
+        update(done: done, total: total) { seconds in "\(Quantity.count(count)) \(noun), \(Quantity.count(Int(Double(count) / seconds)))/s" }
+    }
+
+    /// The same where the work is bytes.
+    mutating func update(doneBytes: UInt64, totalBytes: UInt64) {
+        update(done: Double(doneBytes), total: Double(totalBytes)) { seconds in
+            "\(Quantity.bytes(doneBytes)), \(Quantity.bytes(Int(Double(doneBytes) / seconds)))/s"
+        }
+    }
+
+    private mutating func update(done: Double, total: Double, rate: (_ seconds: Double) -> String) {
         guard isOn else { return }
         let now = ContinuousClock.now
         guard now - start >= .seconds(1), now - (lastDrawn ?? start) >= .milliseconds(100) else { return }
         lastDrawn = now
         let elapsed = (now - start).seconds
-        let rate = "\(Quantity.count(count)) \(noun), \(Quantity.count(Int(Double(count) / elapsed)))/s"
+        let rate = rate(elapsed)
         guard total > 0 else { return draw("\(verb)  \(rate)") }
         let share = min(1, done / total)
         let filled = Int(share * Double(Self.width))
