@@ -44,10 +44,10 @@ final class World {
     }
 
     /// Syncs until nothing must be set right any more, opening the device anew for it.
-    func heal(_ device: Replica) async throws -> Replica {
+    func heal(_ device: Replica, scope: Scope = .mine) async throws -> Replica {
         var device = device
         for _ in 0..<5 {
-            let session = follow(device)
+            let session = follow(device, scope: scope)
             try await eventually { session.isSettled || session.end != nil }
             guard case .mustReopen = session.end else {
                 if let end = session.end { Issue.record("the session ended: \(end)") }

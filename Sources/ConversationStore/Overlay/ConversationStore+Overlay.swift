@@ -10,6 +10,19 @@ extension ConversationStore {
     /// An event that is confirmed is no longer shown as pending from that moment on, whether or not this is called again. Wakes whoever observes the
     /// conversation, and lobbies. Each event must concern the conversation.
     package func setPending(_ events: [PendingEvent], of conversation: ConversationID) {
+        watch(events, conversation)
+        overlays.setPending(events, of: conversation)
+        changes.overlaid(conversation)
+    }
+
+    /// Adds what is pending in a conversation behind the rest of it, as `setPending` with all of it would; costs what is added.
+    package func appendPending(_ events: [PendingEvent], of conversation: ConversationID) {
+        watch(events, conversation)
+        overlays.appendPending(events, of: conversation)
+        changes.overlaid(conversation)
+    }
+
+    private func watch(_ events: [PendingEvent], _ conversation: ConversationID) {
         precondition(events.allSatisfy { $0.event.conversation == conversation }, "what is pending is set for each conversation by itself")
         // What was confirmed before anybody watched: an outbox that is read at opening may be behind the log.
         for lane in overlays.watch(events) {
@@ -21,8 +34,6 @@ extension ConversationStore {
                 return asked < Self.askedMax && !(event.origin.replica == lane.replica && event.origin.counter <= lane.counter)
             }
         }
-        overlays.setPending(events, of: conversation)
-        changes.overlaid(conversation)
     }
 
     /// Shows the newest part of a log of which not all that comes before is held; `nil`: no longer. What the store holds itself takes its place by
@@ -30,6 +41,12 @@ extension ConversationStore {
     package func setPreview(_ preview: Preview?, of conversation: ConversationID) {
         precondition(preview?.events.first.map { $0.event.conversation == conversation } ?? true, "a preview is of one conversation")
         overlays.setPreview(preview, of: conversation)
+        changes.overlaid(conversation)
+    }
+
+    /// Adds events behind the last of a conversation's preview, which they follow; costs what is added.
+    package func extendPreview(by events: [RecordedEvent], of conversation: ConversationID) {
+        overlays.extendPreview(by: events, of: conversation)
         changes.overlaid(conversation)
     }
 

@@ -2,7 +2,11 @@ internal import EventLog
 
 /// What lies over the confirmed state of one conversation.
 struct Overlaid: Sendable {
-    private(set) var pending: [PendingEvent] = []
+    private var all: [PendingEvent] = []
+    /// Of which of `all` the hub's form is held by now.
+    private var confirmed: Set<Int> = []
+    /// Where in `all` something lies by which the hub's form is known: made when first something is confirmed.
+    private var places: [PendingEvent.Mark: [Int]]?
     private(set) var preview: Preview?
     /// Where messages lie that pending events speak of: looked for once, as seqs never change.
     private let targets = Monitor<[MessageID: Target]>([:])
@@ -22,10 +26,24 @@ struct Overlaid: Sendable {
         var participants: [UserID]
     }
 
-    var isEmpty: Bool { pending.isEmpty && preview == nil }
+    var isEmpty: Bool { confirmed.count == all.count && preview == nil }
+    var pending: [PendingEvent] { confirmed.isEmpty ? all : all.indices.filter { !confirmed.contains($0) }.map { all[$0] } }
 
     mutating func setPending(_ events: [PendingEvent]) {
-        pending = events
+        all = events
+        confirmed = []
+        places = nil
+        forget()
+    }
+
+    mutating func appendPending(_ events: [PendingEvent]) {
+        all += events
+        places = nil
+        forget()
+    }
+
+    mutating func extendPreview(by events: [RecordedEvent]) {
+        do { try preview?.append(events) } catch { preconditionFailure("a preview is extended by what does not follow it: \(error)") }
         forget()
     }
 
@@ -36,8 +54,18 @@ struct Overlaid: Sendable {
 
     /// The state below changed, by this event or otherwise.
     mutating func forget(confirmed event: RecordedEvent? = nil) {
-        if let event { pending.removeAll { $0.isConfirmed(by: event) } }
+        if let event, confirmed.count < all.count { strike(event) }
         result = Monitor(nil)
+    }
+
+    /// Finds what is confirmed by name: each event that comes would else be compared with all that waits.
+    private mutating func strike(_ event: RecordedEvent) {
+        if places == nil {
+            var made: [PendingEvent.Mark: [Int]] = [:]
+            for (place, one) in all.enumerated() { for mark in one.marks { made[mark, default: []].append(place) } }
+            places = made
+        }
+        for mark in PendingEvent.marks(of: event) { confirmed.formUnion(places![mark] ?? []) }
     }
 
     /// With the store's fold lock held for reading, so that the state below stands still.

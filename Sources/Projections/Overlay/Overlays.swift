@@ -78,12 +78,22 @@ package final class Overlays: Sendable {
     package func setPending(_ events: [PendingEvent], of id: ConversationID) {
         state.withLock { state in
             if events.isEmpty, state.overlaid[id] == nil { return }
-            let lanes = state.lanes
-            change(id, &state) { overlaid in
-                overlaid.setPending(
-                    events.filter { !(lanes[Lane(log: $0.event.log, replica: $0.origin.replica)]?.contains($0.origin.counter) ?? false) })
-            }
+            let open = Self.unconfirmed(events, state)
+            change(id, &state) { $0.setPending(open) }
         }
+    }
+
+    /// Adds what is pending behind the rest of it; costs what is added.
+    package func appendPending(_ events: [PendingEvent], of id: ConversationID) {
+        if events.isEmpty { return }
+        state.withLock { state in
+            let open = Self.unconfirmed(events, state)
+            change(id, &state) { $0.appendPending(open) }
+        }
+    }
+
+    private static func unconfirmed(_ events: [PendingEvent], _ state: borrowing State) -> [PendingEvent] {
+        events.filter { !(state.lanes[Lane(log: $0.event.log, replica: $0.origin.replica)]?.contains($0.origin.counter) ?? false) }
     }
 
     package func setPreview(_ preview: Preview?, of id: ConversationID) {
@@ -91,6 +101,11 @@ package final class Overlays: Sendable {
             if preview == nil, state.overlaid[id] == nil { return }
             change(id, &state) { $0.setPreview(preview) }
         }
+    }
+
+    /// Adds events behind the last of a preview, which follow it.
+    package func extendPreview(by events: [RecordedEvent], of id: ConversationID) {
+        state.withLock { state in change(id, &state) { $0.extendPreview(by: events) } }
     }
 
     /// An event became part of the confirmed state.

@@ -19,10 +19,20 @@ package struct PendingEvent: Sendable {
     /// Whether the hub will give it a seq of the conversation, and not of its author's own log.
     var isInConversation: Bool { event.log == .conversation(event.conversation) }
 
-    /// Whether the hub took it, or what has the same effect: the message under another origin, as after a restored backup.
-    func isConfirmed(by confirmed: RecordedEvent) -> Bool {
-        if origin.replica == confirmed.origin.replica, origin.counter == confirmed.origin.counter, event.log == confirmed.log { return true }
-        guard case .messageSent(let own) = event.content, case .messageSent(let other) = confirmed.event.content else { return false }
-        return own.id == other.id && event.author == confirmed.event.author
+    /// By what the hub's form of an event is known.
+    enum Mark: Hashable {
+        case origin(LogID, ReplicaID, UInt64)
+        /// Under another origin, as after a restored backup.
+        case message(MessageID, UserID)
+    }
+
+    var marks: [Mark] { Self.marks(event, origin) }
+
+    static func marks(of confirmed: RecordedEvent) -> [Mark] { marks(confirmed.event, confirmed.origin) }
+
+    private static func marks(_ event: Event, _ origin: Origin) -> [Mark] {
+        var marks: [Mark] = origin.counter > 0 ? [.origin(event.log, origin.replica, origin.counter)] : []
+        if case .messageSent(let message) = event.content { marks.append(.message(message.id, event.author)) }
+        return marks
     }
 }

@@ -5,26 +5,37 @@ package struct Preview: Sendable {
     /// What the hub encoded of the state through `baseSeq`; `nil` if the events begin with the log's first.
     package let base: [UInt8]?
     package let baseSeq: Seq
-    package let events: [RecordedEvent]
+    package private(set) var events: [RecordedEvent]
     let start: ConversationBase?
 
     /// - Throws: `EventLogError` `invalidArgument` for what no honest hub sends, `newerFormat` for a base of a version that is not known here.
     package init(base: [UInt8]?, baseSeq: Seq, events: [RecordedEvent]) throws {
         self.base = base
         self.baseSeq = baseSeq
-        self.events = events
+        self.events = []
         start = try base.map { try ConversationBase(decoding: $0) }
         guard start?.seq ?? 0 == baseSeq, start != nil || !events.isEmpty else {
             throw EventLogError(.invalidArgument, "a preview's base is of seq \(start?.seq ?? 0), not of \(baseSeq)")
         }
-        var seq = baseSeq
-        for event in events {
+        try append(events)
+    }
+
+    /// Adds events behind its last; costs what they are, not what it has.
+    ///
+    /// - Throws: `EventLogError` `invalidArgument` if they do not follow; then it is as it was.
+    package mutating func append(_ new: [RecordedEvent]) throws {
+        guard let log = events.first?.log ?? new.first?.log else { return }
+        var seq = lastSeq
+        for event in new {
             seq += 1
-            guard event.seq == seq, event.log == events[0].log, event.log == .conversation(event.event.conversation), event.targetSeq ?? 0 < seq else {
+            guard event.seq == seq, event.log == log, event.log == .conversation(event.event.conversation), event.targetSeq ?? 0 < seq else {
                 throw EventLogError(.invalidArgument, "log \(event.log) seq \(event.seq): a preview's events follow its base, at \(baseSeq), one by one (I2)")
             }
         }
+        events += new
     }
+
+    package mutating func removeLast(_ count: Int) { events.removeLast(count) }
 
     var lastSeq: Seq { baseSeq + Seq(events.count) }
 }

@@ -2,7 +2,7 @@ internal import ConversationStore
 package import EventLog
 
 /// What one peer still lacks, and the frames that bring it: archived events run by run, so that each run is read once whoever wants it, then what is
-/// newer. Holds no events: a slow peer costs a number a log.
+/// newer. Where no run can go as it lies, the logs that were asked for last come first, some at a time. Holds no events: a slow peer costs a number a log.
 package struct Feed {
     private struct Wish {
         var next: Seq
@@ -26,8 +26,12 @@ package struct Feed {
     }
 
     private var wishes: [LogID: Wish] = [:]
-    /// Logs whose runs have not been looked up.
+    /// Logs whose runs have not been looked up, the newest wish last.
     private var unplanned: [LogID] = []
+    /// The others: of a log whose first run has not been read, no later one may be sent.
+    private var planned: Set<LogID> = []
+    /// Logs that are planned together next, if not all are.
+    private var groupSize = Self.firstGroup
     /// The archive's runs that hold something wanted, descending.
     private var runs: [Position] = []
     /// In which run each planned log's archived events end.
@@ -51,41 +55,73 @@ package struct Feed {
             wishes[log] = Wish(next: seq, through: last)
         }
         unplanned.append(log)
+        planned.remove(log)
     }
 
-    package mutating func forget(_ log: LogID) { wishes[log] = nil }
+    package mutating func forget(_ log: LogID) { end(log) }
+
+    private mutating func end(_ log: LogID) {
+        wishes[log] = nil
+        lastRun[log] = nil
+        planned.remove(log)
+    }
 
     /// The next frame; `nil` if nothing can be sent now.
     package mutating func next(_ source: Source) throws -> Piece? {
-        try plan(source.store)
-        while let run = runs.popLast() {
-            if let piece = try whole(run, source) ?? part(of: run, source) { return piece }
-        }
-        return try newest(source)
+        repeat {
+            while let run = runs.popLast() {
+                if let piece = try whole(run, source) ?? part(of: run, source) { return piece }
+            }
+            if let piece = try newest(source) { return piece }
+        } while try plan(source)
+        return nil
     }
 
-    private mutating func plan(_ store: EventStore) throws {
-        if unplanned.isEmpty { return }
-        var found = Set(runs)
+    /// Each further group is so many times as large: a run is read a few times more than once, however many conversations it has.
+    private static let firstGroup = 64, groupFactor = 8
+
+    /// Looks up the runs of the logs that come next. Answers whether there were any.
+    private mutating func plan(_ source: Source) throws -> Bool {
+        if unplanned.isEmpty { return false }
+        var places: [LogID: [Position]] = [:]
+        var first = Position.max
         for log in unplanned {
-            guard let wish = wishes[log] else { continue }
             // What was committed just now is in the journal: nothing to look up.
-            let places = try store.runs(of: log, from: wish.next)
-            lastRun[log] = places.last
-            found.formUnion(places)
+            guard let wish = wishes[log], places[log] == nil else { continue }
+            places[log] = try source.store.runs(of: log, from: wish.next)
+            first = min(first, places[log]?.first ?? .max)
+        }
+        // A run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
+        var group = unplanned[...]
+        if unplanned.count > groupSize, first < .max, try wanted(first, source, ofAny: true) == nil { group = unplanned.suffix(groupSize) }
+        groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : Self.firstGroup
+        unplanned.removeLast(group.count)
+        var found = Set(runs)
+        for log in group where wishes[log] != nil {
+            planned.insert(log)
+            lastRun[log] = places[log]?.last
+            found.formUnion(places[log] ?? [])
             rest.append(log)
         }
-        unplanned = []
         runs = found.sorted(by: >)
+        return true
+    }
+
+    /// A run of which all is wanted, be it of logs that are planned or of any.
+    private func wanted(_ position: Position, _ source: Source, ofAny: Bool) throws -> StoredRun? {
+        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
+        for slice in stored.slices {
+            let end = slice.firstSeq + Seq(slice.count) - 1
+            guard ofAny || planned.contains(slice.log), let wish = wishes[slice.log], wish.next == slice.firstSeq, wish.through >= end,
+                source.visibleSeq(slice.log) >= end
+            else { return nil }
+        }
+        return stored
     }
 
     /// A run as it lies, if all of it is wanted: nothing is decompressed but its directory.
     private mutating func whole(_ position: Position, _ source: Source) throws -> Piece? {
-        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
-        for slice in stored.slices {
-            let end = slice.firstSeq + Seq(slice.count) - 1
-            guard let wish = wishes[slice.log], wish.next == slice.firstSeq, wish.through >= end, source.visibleSeq(slice.log) >= end else { return nil }
-        }
+        guard let stored = try wanted(position, source, ofAny: false) else { return nil }
         var notes: [LogNote] = []
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
@@ -99,7 +135,7 @@ package struct Feed {
     private mutating func part(of position: Position, _ source: Source) throws -> Piece? {
         var events: [RecordedEvent] = []
         try source.store.forEachEvent(inRun: position) { log in
-            guard let wish = wishes[log] else { return nil }
+            guard planned.contains(log), let wish = wishes[log] else { return nil }
             let last = min(wish.through, source.visibleSeq(log))
             return wish.next <= last ? wish.next...last : nil
         } _: {
@@ -115,11 +151,10 @@ package struct Feed {
         var bytes = 0
         var stalled: [LogID] = []
         while let log = rest.popLast() {
-            guard let wish = wishes[log] else { continue }
+            guard planned.contains(log), let wish = wishes[log] else { continue }
             let last = min(wish.through, source.visibleSeq(log))
             guard wish.next <= last else {
-                wishes[log] = nil
-                lastRun[log] = nil
+                end(log)
                 continue
             }
             var next = wish.next
@@ -185,8 +220,8 @@ package struct Feed {
         guard var wish = wishes[log] else { return }
         wish.next = max(wish.next, seq + 1)
         let isDone = wish.next > min(wish.through, source.visibleSeq(log))
-        wishes[log] = isDone ? nil : wish
-        if isDone { lastRun[log] = nil }
+        wishes[log] = wish
+        if isDone { end(log) }
     }
 }
 

@@ -4,13 +4,17 @@ internal import EventLog
 ///
 /// For one thread at a time: the replica guards it.
 final class Outbox {
-    private let side: SideStore
-    private(set) var entries: [OutboxEntry] = []
+    let side: SideStore
+    var table = OutboxEntries()
     private var nextID: UInt64 = 1
     private var nextSending: UInt64 = 1
-    /// Sent in this session and not answered yet.
-    private var inFlight: Set<UInt64> = []
-    private(set) var identity: ReplicaIdentity
+    /// Sent in a session before and not answered: to be sent again, in this order, the last first.
+    private var again: [UInt64] = []
+    var identity: ReplicaIdentity
+
+    /// In the order made.
+    var entries: [OutboxEntry] { table.all }
+    var isEmpty: Bool { table.isEmpty }
 
     init(_ side: SideStore, identity: ReplicaIdentity) throws {
         self.side = side
@@ -22,13 +26,14 @@ final class Outbox {
                 return true
             }
         }
-        entries = PlantedBug.loseOutbox.isPlanted ? [] : found
-        nextID = (entries.last?.id ?? 0) + 1
-        nextSending = (entries.map(\.sending).max() ?? 0) + 1
-        settleWaiting()
+        if PlantedBug.loseOutbox.isPlanted { found = [] }
+        for entry in found { table.put(entry) }
+        nextID = (found.last?.id ?? 0) + 1
+        nextSending = (found.map(\.sending).max() ?? 0) + 1
+        settleWaiting(table.conversations)
     }
 
-    private static func key(_ id: UInt64) -> [UInt8] { withUnsafeBytes(of: id.bigEndian) { Array($0) } }
+    static func key(_ id: UInt64) -> [UInt8] { withUnsafeBytes(of: id.bigEndian) { Array($0) } }
 
     private static func id(_ key: [UInt8]) throws -> UInt64 {
         guard key.count == 8 else { throw CodecError(.badValue) }
@@ -44,40 +49,47 @@ final class Outbox {
             let origin = Origin(replica: identity.replica, counter: 0, hlc: hlc)
             new.append(OutboxEntry(id: nextID + UInt64(new.count), event: event, origin: origin, nonce: identity.nonce))
         }
-        try save(new)
+        try replace(new)
         nextID += UInt64(new.count)
-        entries += new
-        settleWaiting()
-        return new
+        return new.map { table[$0.id]! }
     }
 
-    /// Takes events back that a hub had accepted and lost: before all others, which may rest on them.
-    func putFirst(_ events: [RecordedEvent]) throws {
-        if events.isEmpty { return }
+    /// Takes events back that a hub had accepted and lost: before all others, which may rest on them; so all entries get other ids, and this is
+    /// for an outbox that nobody has looked into. In one transaction with what `write` writes.
+    func putFirst(_ events: [RecordedEvent], _ write: (inout SideStore.Writing) throws -> Void = { _ in }) throws {
         var all: [OutboxEntry] = []
         for event in events {
             let origin = Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             all.append(OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: identity.nonce))
         }
-        for entry in entries {
+        let old = entries
+        for entry in old where !events.isEmpty {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
             moved.sending = entry.sending
             all.append(moved)
         }
         try side.write { transaction in
-            for entry in entries { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+            try write(&transaction)
+            if events.isEmpty { return }
+            for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in all { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
         }
-        entries = all
+        if events.isEmpty { return }
+        table = OutboxEntries()
+        for entry in all { table.put(entry) }
         nextID = UInt64(all.count + 1)
-        settleWaiting()
+        settleWaiting(table.conversations)
+    }
+
+    /// Whether a conversation is being made here, with the user in it.
+    func creates(_ conversation: ConversationID, with user: UserID) -> Bool {
+        table[conversation].contains { $0.event.creates(conversation, with: user) }
     }
 
     /// Changes the text of a message that was not sent yet.
-    func edit(_ id: UInt64, text: String) throws {
-        guard let index = entries.firstIndex(where: { $0.id == id }), entries[index].state != .sent else { throw Self.isSent(id) }
-        var entry = entries[index]
+    func edit(_ id: UInt64, text: String) throws -> Set<ConversationID> {
+        guard var entry = table[id], entry.state != .sent else { throw Self.isSent(id) }
         switch entry.event.content {
         case .messageSent(var message):
             message.text = text
@@ -85,12 +97,12 @@ final class Outbox {
         case .messageEdited(let message, _): entry.event.content = .messageEdited(message: message, text: text)
         default: throw EventLogError(.invalidArgument, "entry \(id) of the outbox has no text")
         }
-        try save([entry])
-        entries[index] = entry
+        try replace([entry])
+        return [entry.event.conversation]
     }
 
-    /// Sends a failed event again, as a new one of its lane: the hub has answered the old one for ever.
-    func retry(_ ids: Set<UInt64>?) throws -> Int {
+    /// Sends failed events again, as new ones of their lanes: the hub has answered the old ones for ever.
+    func retry(_ ids: Set<UInt64>?) throws -> (count: Int, touched: Set<ConversationID>) {
         var changed: [OutboxEntry] = []
         for entry in entries where entry.isFailed && ids?.contains(entry.id) ?? true {
             var entry = entry
@@ -101,28 +113,32 @@ final class Outbox {
             changed.append(entry)
         }
         try replace(changed)
-        return changed.count
+        return (changed.count, Set(changed.map(\.event.conversation)))
     }
 
     /// Gives events up that were not sent, or that failed; what depends on one of them fails with it.
-    func discard(_ ids: Set<UInt64>?) throws -> Int {
+    func discard(_ ids: Set<UInt64>?) throws -> (count: Int, touched: Set<ConversationID>) {
         let gone = entries.filter { $0.state != .sent && (ids?.contains($0.id) ?? $0.isFailed) }
-        if gone.isEmpty { return 0 }
-        let goneIDs = Set(gone.map(\.id))
+        if gone.isEmpty { return (0, []) }
+        let goneIDs = Set(gone.map(\.id)), touched = Set(gone.map(\.event.conversation))
         var orphans: [OutboxEntry] = []
-        for entry in entries where !goneIDs.contains(entry.id) && entry.state == .pending && gone.contains(where: { Self.needs(entry, $0) }) {
-            var entry = entry
-            entry.state = .failed(code: RefusalCode.unknownMessage.rawValue, detail: "it depends on an event that was discarded")
-            orphans.append(entry)
+        for conversation in touched {
+            let missing = Needed(gone.filter { $0.event.conversation == conversation })
+            for entry in table[conversation] where !goneIDs.contains(entry.id) && entry.state == .pending && missing.holdsBack(entry) {
+                var entry = entry
+                entry.state = .failed(code: RefusalCode.unknownMessage.rawValue, detail: "it depends on an event that was discarded")
+                entry.isWaiting = false
+                orphans.append(entry)
+            }
         }
         try side.write { transaction in
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in orphans { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
         }
-        entries.removeAll { goneIDs.contains($0.id) }
-        for orphan in orphans { if let index = entries.firstIndex(where: { $0.id == orphan.id }) { entries[index] = orphan } }
-        settleWaiting()
-        return gone.count
+        for id in goneIDs { table.remove(id) }
+        for orphan in orphans { table.put(orphan) }
+        settleWaiting(touched)
+        return (gone.count, touched)
     }
 
     private static func isSent(_ id: UInt64) -> EventLogError {
@@ -134,42 +150,46 @@ final class Outbox {
     /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
     /// set back knows nothing of it.
     func beginSession() {
-        inFlight = []
-        for index in entries.indices { entries[index].acceptedSeq = nil }
+        var sent: [(sending: UInt64, id: UInt64)] = []
+        for var entry in entries where entry.state == .sent {
+            sent.append((entry.sending, entry.id))
+            guard entry.accepted != nil else { continue }
+            entry.accepted = nil
+            table.put(entry)
+        }
+        again = sent.sorted { $0 > $1 }.map(\.id)
     }
 
     /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
     /// counters are not given to others.
-    func take(bytesMax: Int, eventsMax: Int) throws -> [PushedEvent] {
+    func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
         var pushed: [PushedEvent] = []
         var bytes = 0
-        var taken: Set<UInt64> = []
         func add(_ entry: OutboxEntry, isFirst: Bool) -> Bool {
             let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica)
             let size = event.envelope.count + event.body.count + 32
             guard pushed.isEmpty || bytes + size <= bytesMax && pushed.count < eventsMax else { return false }
             bytes += size
             pushed.append(event)
-            taken.insert(entry.id)
             return true
         }
-        let again = entries.filter { $0.state == .sent && $0.acceptedSeq == nil && !inFlight.contains($0.id) }.sorted { $0.sending < $1.sending }
-        var isFull = false
-        for entry in again where !isFull { isFull = !add(entry, isFirst: false) }
+        while let id = again.last {
+            if let entry = table[id], entry.state == .sent, entry.accepted == nil, !add(entry, isFirst: false) { return (pushed, []) }
+            again.removeLast()
+        }
         var fresh: [OutboxEntry] = []
         var counters: [LogID: UInt64] = [:]
-        if !isFull {
-            for var entry in PlantedBug.reorderLane.isPlanted ? entries.reversed() : entries where entry.state == .pending && !entry.isWaiting {
-                let log = entry.event.log
-                let counter = try counters[log] ?? self.counter(of: log)
-                entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
-                entry.nonce = identity.nonce
-                entry.state = .sent
-                entry.sending = nextSending + UInt64(fresh.count)
-                guard add(entry, isFirst: true) else { break }
-                counters[log] = counter + 1
-                fresh.append(entry)
-            }
+        for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
+            guard var entry = table[id], !entry.isWaiting else { continue }
+            let log = entry.event.log
+            let counter = try counters[log] ?? self.counter(of: log)
+            entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
+            entry.nonce = identity.nonce
+            entry.state = .sent
+            entry.sending = nextSending + UInt64(fresh.count)
+            guard add(entry, isFirst: true) else { break }
+            counters[log] = counter + 1
+            fresh.append(entry)
         }
         if !fresh.isEmpty {
             try side.write { transaction in
@@ -177,10 +197,10 @@ final class Outbox {
                 for (log, counter) in counters { try transaction.put(SyncTables.lanes, log.key, withUnsafeBytes(of: counter.bigEndian) { Array($0) }) }
             }
             nextSending += UInt64(fresh.count)
-            for entry in fresh { if let index = entries.firstIndex(where: { $0.id == entry.id }) { entries[index] = entry } }
+            // The last first: the list of what is pending gets shorter from its end.
+            for entry in fresh.reversed() { table.put(entry) }
         }
-        inFlight.formUnion(taken)
-        return pushed
+        return (pushed, Set(fresh.map(\.event.conversation)))
     }
 
     private func counter(of log: LogID) throws -> UInt64 {
@@ -189,120 +209,54 @@ final class Outbox {
         }
     }
 
-    // Answers.
-
-    /// The hub has recorded it; it stays until it has come from there, or is there already.
-    func accepted(_ answer: Accepted, heldSeq: Seq) throws -> Bool {
-        guard let index = index(answer.log, answer.replica, answer.counter) else { return false }
-        if answer.seq <= heldSeq {
-            try remove([entries[index].id])
-        } else {
-            entries[index].acceptedSeq = answer.seq
-        }
-        return true
-    }
-
-    /// What was accepted and is held by now leaves.
-    func strikeAccepted(_ heldSeq: (LogID) throws -> Seq) throws {
-        let gone = try entries.filter { entry in try entry.acceptedSeq.map { try $0 <= heldSeq(entry.event.log) } ?? false }
-        if !gone.isEmpty { try remove(Set(gone.map(\.id))) }
-    }
-
-    /// - Returns: whether this replica's counters turned out to be another's, or its own of a lost life: then it has a new identity now.
-    func refused(_ answer: Refused, newNonce: () -> [UInt8]) throws -> Bool {
-        guard let index = index(answer.log, answer.replica, answer.counter) else { return false }
-        var entry = entries[index]
-        inFlight.remove(entry.id)
-        guard answer.code == RefusalCode.originConflict.rawValue else {
-            if PlantedBug.dropRefused.isPlanted {
-                try remove([entry.id])
-                return false
-            }
-            entry.state = .failed(code: answer.code, detail: answer.detail)
-            try replace([entry])
-            return false
-        }
-        let isOwn = entry.origin.replica == identity.replica
-        if isOwn { identity = ReplicaIdentity(user: identity.user, nonce: newNonce()) }
-        entry.state = .pending
-        entry.sending = 0
-        entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
-        entry.nonce = identity.nonce
-        try side.write { transaction in
-            if isOwn {
-                try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
-                var lanes: [[UInt8]] = []
-                try transaction.forEach(SyncTables.lanes, from: []) { key, _ in
-                    lanes.append(key)
-                    return true
-                }
-                for lane in lanes { try transaction.delete(SyncTables.lanes, lane) }
-            }
-            try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded())
-        }
-        entries[index] = entry
-        settleWaiting()
-        return isOwn
-    }
-
-    /// Events have come from the hub: those that were this replica's own leave the outbox.
-    func confirmed(_ events: [RecordedEvent]) throws -> Set<ConversationID> {
-        if entries.isEmpty { return [] }
-        var gone: [OutboxEntry] = []
-        var last: [LogID: Seq] = [:]
-        for event in events {
-            last[event.log] = max(last[event.log] ?? 0, event.seq)
-            // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
-            if let index = index(event.log, event.origin.replica, event.origin.counter), entries[index].event == event.event { gone.append(entries[index]) }
-        }
-        // What was accepted as a repeat of something that has come by now.
-        for entry in entries { if let seq = entry.acceptedSeq, let held = last[entry.event.log], seq <= held { gone.append(entry) } }
-        if gone.isEmpty { return [] }
-        try remove(Set(gone.map(\.id)))
-        return Set(gone.map(\.event.conversation))
-    }
-
     // Keeping.
-
-    private func index(_ log: LogID, _ replica: ReplicaID, _ counter: UInt64) -> Int? {
-        entries.firstIndex { $0.origin.counter == counter && counter > 0 && $0.origin.replica == replica && $0.event.log == log }
-    }
-
-    private func save(_ new: [OutboxEntry]) throws {
-        try side.write { transaction in for entry in new { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) } }
-    }
 
     private func replace(_ changed: [OutboxEntry]) throws {
         if changed.isEmpty { return }
-        try save(changed)
-        for entry in changed { if let index = entries.firstIndex(where: { $0.id == entry.id }) { entries[index] = entry } }
-        settleWaiting()
-    }
-
-    private func remove(_ ids: Set<UInt64>) throws {
-        try side.write { transaction in for id in ids { try transaction.delete(SyncTables.outbox, Self.key(id)) } }
-        entries.removeAll { ids.contains($0.id) }
-        inFlight.subtract(ids)
-        settleWaiting()
+        try side.write { transaction in for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) } }
+        for entry in changed { table.put(entry) }
+        settleWaiting(Set(changed.map(\.event.conversation)))
     }
 
     /// What depends on a failed event waits for it.
-    private func settleWaiting() {
-        var blocked = entries.filter(\.isFailed)
-        for index in entries.indices where entries[index].state == .pending {
-            let waits = blocked.contains { Self.needs(entries[index], $0) }
-            entries[index].isWaiting = waits
-            if waits { blocked.append(entries[index]) }
+    func settleWaiting(_ conversations: Set<ConversationID>) {
+        for conversation in conversations where table.hasTrouble(in: conversation) {
+            let all = table[conversation]
+            var needed = Needed(all.filter(\.isFailed))
+            for var entry in all where entry.state == .pending {
+                let waits = needed.holdsBack(entry)
+                if waits { needed.add(entry) }
+                guard entry.isWaiting != waits else { continue }
+                entry.isWaiting = waits
+                table.put(entry)
+            }
+        }
+    }
+}
+
+/// What others of the same conversation may need and do not have.
+private struct Needed {
+    private var messages: Set<MessageID> = []
+    private var isCreation = false
+
+    init(_ entries: [OutboxEntry]) { for entry in entries { add(entry) } }
+
+    mutating func add(_ entry: OutboxEntry) {
+        switch entry.event.content {
+        case .conversationCreated: isCreation = true
+        case .messageSent(let message): messages.insert(message.id)
+        default: break
         }
     }
 
-    private static func needs(_ entry: OutboxEntry, _ other: OutboxEntry) -> Bool {
-        guard entry.id != other.id, entry.event.conversation == other.event.conversation else { return false }
-        switch other.event.content {
-        case .conversationCreated: return true
-        case .messageSent(let message): return entry.neededMessages.contains(message.id)
-        default: return false
-        }
+    func holdsBack(_ entry: OutboxEntry) -> Bool { isCreation || entry.neededMessages.contains { messages.contains($0) } }
+}
+
+extension Event {
+    /// Whether it makes this conversation, and the user takes part in it.
+    func creates(_ conversation: ConversationID, with user: UserID) -> Bool {
+        guard self.conversation == conversation, case .conversationCreated(_, _, let people) = content else { return false }
+        return author == user || people.contains(user)
     }
 }
 

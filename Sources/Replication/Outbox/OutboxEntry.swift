@@ -23,8 +23,14 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     var nonce: [UInt8]
     /// In which order the events were sent; 0: not yet.
     var sending: UInt64 = 0
-    /// Where the hub recorded it, until it comes from there.
-    var acceptedSeq: Seq?
+    /// Where the hub says that it recorded it, until that is held here and was compared.
+    var accepted: Record?
+
+    struct Record: Hashable, Sendable {
+        var seq: Seq
+        /// It stands there as something else that says the same, or did so before it was sent.
+        var isRepeat: Bool
+    }
 
     public var isFailed: Bool { if case .failed = state { true } else { false } }
 

@@ -87,7 +87,33 @@ struct DamagedLogs {
         return events.isEmpty ? nil : events
     }
 
+    /// Nothing vouches any more for what the logs of a scope had: they are filled like any others. Answers what stands behind their gaps, to be
+    /// compared when that has come.
+    mutating func giveUp(in names: Set<ConversationID>?, _ transaction: inout SideStore.Writing) throws -> [RecordedEvent] {
+        heads = heads.filter { !Scope.covers($0.key, names) }
+        var events: [RecordedEvent] = []
+        var old: [[UInt8]] = []
+        try transaction.forEach(SyncTables.ahead, from: []) { key, value in
+            let event = try value.withUnsafeBytes { try RecordedEvent(kept: $0) }
+            guard Scope.covers(event.log, names) else { return true }
+            events.append(event)
+            old.append(key)
+            return true
+        }
+        for key in old { try transaction.delete(SyncTables.ahead, key) }
+        if heads.isEmpty {
+            try transaction.delete(SyncTables.state, ReplicaState.Key.damaged)
+        } else {
+            try transaction.put(SyncTables.state, ReplicaState.Key.damaged, Self.encode(heads))
+        }
+        return events
+    }
+
     // Bytes.
+
+    static func heads(_ transaction: borrowing SideStore.Writing) throws -> [LogID: LogHead] {
+        try transaction.get(SyncTables.state, ReplicaState.Key.damaged).map { try decode($0) } ?? [:]
+    }
 
     static func put(_ heads: [LogID: LogHead], ahead: [RecordedEvent], _ transaction: inout SideStore.Writing) throws {
         for event in ahead { try transaction.put(SyncTables.ahead, key(event.log, event.seq), event.kept) }

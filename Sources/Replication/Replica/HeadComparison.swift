@@ -14,7 +14,9 @@ final class HeadComparison {
     private var searches: [LogID: (same: Seq, different: Seq)] = [:]
     private(set) var rewinds: [LogID: Seq] = [:]
 
-    var isBusy: Bool { !searches.isEmpty }
+    /// The hub has read all heads, and what it has to say to them was said.
+    var isAnswered = false
+    var isBusy: Bool { !isAnswered || !searches.isEmpty }
 
     /// The hub's answer: its head at a size, which is what was asked for, or all that it has.
     func take(_ log: LogID, heldSeq: Seq, size: Seq, isEqual: Bool) -> Step {

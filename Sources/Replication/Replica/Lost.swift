@@ -1,11 +1,11 @@
 internal import EventLog
 
-/// Events that a hub had and lost: kept aside, so that somebody can decide about them.
+/// Events that are kept aside, in the side store: what a hub had and lost, and what may be that.
 enum Lost {
-    static func read(_ side: SideStore) throws -> [RecordedEvent] {
+    static func read(_ side: SideStore, in table: SideStore.TableName = SyncTables.lost) throws -> [RecordedEvent] {
         var events: [RecordedEvent] = []
         try side.read { transaction in
-            try transaction.forEach(SyncTables.lost, from: []) { _, value in
+            try transaction.forEach(table, from: []) { _, value in
                 events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
                 return true
             }
@@ -13,11 +13,16 @@ enum Lost {
         return events
     }
 
-    static func put(_ events: [RecordedEvent], _ transaction: inout SideStore.Writing) throws {
-        for event in events {
-            // A hub that is set back twice loses two events of one seq: the clock tells them apart.
-            let place = withUnsafeBytes(of: event.seq.bigEndian) { Array($0) } + withUnsafeBytes(of: event.hlc.rawValue.bigEndian) { Array($0) }
-            try transaction.put(SyncTables.lost, event.log.key + place, event.kept)
-        }
+    static func put(_ events: [RecordedEvent], in table: SideStore.TableName = SyncTables.lost, _ transaction: inout SideStore.Writing) throws {
+        for event in events { try transaction.put(table, key(event), event.kept) }
+    }
+
+    static func delete(_ events: [RecordedEvent], in table: SideStore.TableName, _ transaction: inout SideStore.Writing) throws {
+        for event in events { try transaction.delete(table, key(event)) }
+    }
+
+    /// A hub that is set back twice loses two events of one seq: the clock tells them apart.
+    private static func key(_ event: RecordedEvent) -> [UInt8] {
+        event.log.key + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) } + withUnsafeBytes(of: event.hlc.rawValue.bigEndian) { Array($0) }
     }
 }

@@ -38,8 +38,6 @@ extension Replica {
             return try keep(events, frame.logs)
         case .base(let base):
             try state.withLock { try $0.previews.take(base, in: store) }
-            // What was accepted may stand under it.
-            try strikeAccepted()
             return Kept(grown: [base.log])
         default: return Kept()
         }
@@ -47,7 +45,7 @@ extension Replica {
 
     /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
     private func keepWhole(_ segment: SegmentFrame, _ preparation: Preparations.Preparation?) throws -> Kept? {
-        guard let preparation, state.withLock({ $0.outbox.entries.isEmpty }) else { return nil }
+        guard let preparation, state.withLock({ $0.outbox.isEmpty }) else { return nil }
         var noteOf: [LogID: LogNote] = [:]
         for note in segment.logs { noteOf[note.log] = note }
         let before = store.log.lastPosition
@@ -78,8 +76,7 @@ extension Replica {
                 let rest = try state.previews.settle(log, heldSeq: store.log.lastSeq(of: log), in: store)
                 if let first = rest.first, try store.log.lastSeq(of: log) + 1 == first.seq {
                     _ = try store.log.adoptBlocking(rest, secrets: [:])
-                    let changed = try state.outbox.confirmed(rest)
-                    show(state.outbox, changed)
+                    try confirmed(rest, &state)
                 }
                 if try state.previews.isReached(log, heldSeq: store.log.lastSeq(of: log)) { try state.previews.drop(log, in: store) }
             }
@@ -134,7 +131,7 @@ extension Replica {
                 skipped.insert(log)
                 let isTaken = try state.withLock { state in
                     guard try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
-                    show(state.outbox, try state.outbox.confirmed(new))
+                    try confirmed(new, &state)
                     return true
                 }
                 if isTaken { kept.grown.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
@@ -156,10 +153,7 @@ extension Replica {
         try settlePreviews(order)
         kept.events = Int(store.log.lastPosition - before)
         kept.wishes += try settleDamage(order)
-        try state.withLock { state in
-            let changed = try state.outbox.confirmed(taken)
-            show(state.outbox, changed)
-        }
+        try state.withLock { try confirmed(taken, &$0) }
         return kept
     }
 

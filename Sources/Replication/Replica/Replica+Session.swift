@@ -17,15 +17,21 @@ extension Replica {
     func hello(token: String, scope: Scope) throws -> Hello {
         try state.withLock { state in
             state.outbox.beginSession()
-            let pushed = try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
-            show(state.outbox, Set(state.outbox.entries.filter { $0.state == .sent }.map(\.event.conversation)))
+            let (pushed, touched) = try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
+            show(state.outbox, touched)
             let identity = state.outbox.identity
             let isEmpty = store.log.lastPosition == 0
             var cursor = state.cursor
             // What is held without a cursor, or for another scope, is compared: opening 0 never was. Where nothing but newest parts is held, all is asked for.
             if try cursor == nil || savedScope() != scope {
-                cursor = isEmpty ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
+                var isNew = isEmpty
+                // Of newest parts a new replica is sent only those that are wanted now: what is held of others would never be compared.
+                if case .newest = scope, !state.previews.isEmpty { isNew = false }
+                cursor = isNew ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
             }
+            // The answers may come before WELCOME is looked at.
+            state.isComparing = cursor?.incarnation ?? 0 == 0
+            state.scopeNames = scope.names
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: try savedCheckpoint()?.size ?? 0,
@@ -36,7 +42,7 @@ extension Replica {
     /// A hub that was set back to a moment between the cursor and this event knows the cursor, but not all that is held here.
     private func newestBehindCursor(_ state: borrowing State) throws -> HeldEvent? {
         guard state.cursor != nil else { return nil }
-        var newest: HeldEvent?
+        var newest = state.previews.newest(in: state.scopeNames).map { HeldEvent($0) }
         // Its commits rise by its clock: if it has the newest, it has those before.
         try store.log.replay(from: state.place + 1) { event in
             if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
@@ -130,60 +136,87 @@ extension Replica {
 
     // The session's course.
 
-    func caughtUp(_ cursor: Cursor) {
-        state.withLock { state in
-            guard state.cursor != cursor else { return }
+    /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
+    func caughtUp(_ cursor: Cursor) throws -> Bool {
+        try state.withLock { state in
+            let mustReopen = try endComparing(&state)
+            // The cursor stays where only a hole was filled: it vouches for that too.
+            guard state.cursor != cursor || state.place != store.log.lastPosition else { return mustReopen }
             state.cursor = cursor
             state.place = store.log.lastPosition
             state.isCursorSaved = false
+            return mustReopen
         }
     }
 
     func takePushed(bytesMax: Int) throws -> [PushedEvent] {
         try state.withLock { state in
-            let pushed = try state.outbox.take(bytesMax: bytesMax, eventsMax: WireLimits.pushEventsMax)
+            let (pushed, touched) = try state.outbox.take(bytesMax: bytesMax, eventsMax: WireLimits.pushEventsMax)
             // They have counters now, by which their confirmed form is known.
-            if !pushed.isEmpty { show(state.outbox, Set(state.outbox.entries.filter { $0.state == .sent }.map(\.event.conversation))) }
+            show(state.outbox, touched)
             return pushed
         }
     }
 
     /// - Returns: whether this replica has taken a new id.
-    func answered(_ accepted: [Accepted], _ refused: [Refused], isComparing: Bool) throws -> Bool {
+    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> Bool {
         try state.withLock { state in
-            var isReborn = false
-            let before = Set(state.outbox.entries.map(\.event.conversation))
-            for answer in accepted {
-                // While the two histories are being compared, what is held at that seq may be another's.
-                _ = try state.outbox.accepted(answer, heldSeq: isComparing ? 0 : shownSeq(of: answer.log, state))
-            }
-            for answer in refused {
-                if try state.outbox.refused(answer, newNonce: { Self.nonce(options.execution) }) { isReborn = true }
-            }
-            show(state.outbox, before)
-            return isReborn
+            let result = try state.outbox.answered(accepted, refused, newNonce: { Self.nonce(options.execution) }) { try standing(of: $0, state) }
+            show(state.outbox, result.touched)
+            return result.isReborn
         }
     }
 
-    /// The histories are the same: what was accepted as something that is held leaves the outbox.
-    func strikeAccepted() throws {
-        try state.withLock { state in
-            if state.outbox.entries.isEmpty { return }
-            let before = Set(state.outbox.entries.map(\.event.conversation))
-            try state.outbox.strikeAccepted { try shownSeq(of: $0, state) }
-            show(state.outbox, before)
+    /// Events that were kept: what was on its way as one of them, or was accepted as something that is held by now, leaves the outbox.
+    func confirmed(_ events: [RecordedEvent], _ state: inout State) throws {
+        show(state.outbox, try state.outbox.confirmed(events) { try standing(of: $0, state) })
+    }
+
+    /// Whether an entry of the outbox that the hub says it has recorded stands there.
+    ///
+    /// - Throws: `ReplicaError` `badPeer` if something else does: the entry must stay, as nobody has it.
+    func standing(of entry: OutboxEntry, _ state: borrowing State) throws -> Standing {
+        let log = entry.event.log
+        // What is held may be of a lost life of the hub while the two are compared, and of what the scope leaves out it is not compared at all.
+        guard let record = entry.accepted, !state.isComparing, Scope.covers(log, state.scopeNames) else { return .awaited }
+        let held: RecordedEvent?
+        if try record.seq <= store.log.lastSeq(of: log) {
+            held = record.seq == 0 ? nil : try store.log.event(in: log, at: record.seq)
+        } else {
+            if record.seq > state.previews.lastSeq(of: log) || record.seq <= state.previews.baseSeq(of: log) { return .awaited }
+            held = state.previews.event(in: log, at: record.seq)
+        }
+        guard let held, try entry.stands(as: held, isRepeat: record.isRepeat) || record.isRepeat && saysNothingNew(entry.event) else {
+            throw ReplicaError(
+                .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
+        }
+        return .held
+    }
+
+    /// Whether a hub may have recorded an event as a repeat of others, of which it remembers only that it did: asked again, it names the log's end.
+    private func saysNothingNew(_ event: Event) throws -> Bool {
+        func isHeld(_ id: MessageID, by author: UserID?) throws -> Bool {
+            guard let message = try store.message(in: event.conversation, id: id), message.details?.unconfirmed == nil else { return false }
+            return author == nil || message.author == author
+        }
+        switch event.content {
+        case .messageSent(let message): return try isHeld(message.id, by: event.author)
+        case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageDeleted(let id): return try isHeld(id, by: event.author)
+        case .messageInterrupted(let id, _): return try isHeld(id, by: nil)
+        case .conversationCreated, .participantJoined, .participantLeft, .receiptDelivered, .receiptRead: return true
+        default: return false
         }
     }
 
-    /// The last seq that is held of a log, be it only of its newest part.
-    private func shownSeq(of log: LogID, _ state: borrowing State) throws -> Seq { max(try store.log.lastSeq(of: log), state.previews.lastSeq(of: log)) }
-
-    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come in this scope.
+    /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come: it is not in
+    /// this scope, or lies in a hole.
     func isOutboxAnswered(in scope: Scope) -> Bool {
         let names = scope.names
         return state.withLock { state in
-            state.outbox.entries.allSatisfy { entry in
-                entry.isFailed || entry.isWaiting || entry.acceptedSeq != nil && !Scope.covers(entry.event.log, names)
+            state.outbox.table.allSatisfy { entry in
+                if entry.isFailed || entry.isWaiting { return true }
+                guard let record = entry.accepted else { return false }
+                return !Scope.covers(entry.event.log, names) || record.seq <= state.previews.baseSeq(of: entry.event.log)
             }
         }
     }
@@ -209,16 +242,6 @@ extension Replica {
             throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
         }
         return tree.root()
-    }
-
-    /// From here on all that is held is compared with what the hub has, until it says that nothing is missing.
-    func forgetCursor() throws {
-        guard cursor != nil else { return }
-        try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.cursor) }
-        state.withLock { state in
-            state.cursor = nil
-            state.isCursorSaved = true
-        }
     }
 
     func planRewind(_ logs: [LogID: Seq]) throws {

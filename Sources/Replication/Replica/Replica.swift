@@ -22,6 +22,10 @@ public final class Replica: Sendable {
         var isCursorSaved = true
         /// This store's own last position when the cursor was given.
         var place: Position = 0
+        /// No cursor vouches for what is held: all is compared with what the hub has.
+        var isComparing = false
+        /// What the session's scope names; `nil`: it leaves nothing out.
+        var scopeNames: Set<ConversationID>?
     }
 
     /// Opens a replica, or makes one where nothing is.
@@ -88,24 +92,22 @@ public final class Replica: Sendable {
             self.user = identity.user
             heads = HeadCache(store: store.log)
             let outbox = try Outbox(side, identity: identity)
+            let offers = try Lost.read(side, in: SyncTables.offers)
+            if !offers.isEmpty { try outbox.putFirst(offers) { try Lost.delete(offers, in: SyncTables.offers, &$0) } }
             let previews = try Previews(side)
             let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             state = Monitor(State(outbox: outbox, previews: previews, damaged: try DamagedLogs(side), cursor: cursor, place: place))
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
+                var held: [RecordedEvent] = []
                 for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
-                    if let seq = try store.log.seq(of: entry.origin, in: entry.event.log),
-                        try store.log.event(in: entry.event.log, at: seq)?.event == entry.event
-                    {
-                        _ = try state.outbox.accepted(
-                            Accepted(
-                                log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, seq: seq, hlc: entry.origin.hlc,
-                                isDuplicate: false), heldSeq: seq)
-                    }
+                    guard let seq = try store.log.seq(of: entry.origin, in: entry.event.log) else { continue }
+                    if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
                 }
-                try state.previews.show(in: store)
-                show(state.outbox, Set(state.outbox.entries.map(\.event.conversation)))
+                _ = try state.outbox.confirmed(held) { _ in .awaited }
+                state.previews.show(in: store)
+                show(state.outbox, state.outbox.table.conversations)
             }
         } catch {
             try? store.close()
@@ -139,7 +141,7 @@ public final class Replica: Sendable {
     @discardableResult
     public func append(_ events: [Event]) throws -> [OutboxEntry] {
         try state.withLock { state in
-            for event in events { try check(event, beside: events + state.outbox.entries.map(\.event)) }
+            try check(events, beside: state.outbox)
             var made: [(event: Event, hlc: HLC)] = []
             var hlc = max(state.lastHLC, store.log.clock)
             for event in events {
@@ -148,24 +150,29 @@ public final class Replica: Sendable {
             }
             let entries = try state.outbox.add(made)
             state.lastHLC = hlc
-            show(state.outbox, Set(events.map(\.conversation)))
+            for (conversation, new) in Dictionary(grouping: entries, by: \.event.conversation) {
+                store.appendPending(new.map { PendingEvent($0) }, of: conversation)
+            }
             return entries
         }
     }
 
     /// What the hub would say, as far as it can be told from here. It decides, not we: what may be is let through.
-    private func check(_ event: Event, beside others: [Event]) throws {
-        guard event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
-        if let refusal = EventStore.checkForm(event) { throw refusal }
-        if case .conversationCreated = event.content { return }
-        let isNew = others.contains { other in
-            guard case .conversationCreated(_, _, let people) = other.content, other.conversation == event.conversation else { return false }
-            return other.author == event.author || people.contains(event.author)
+    private func check(_ events: [Event], beside outbox: Outbox) throws {
+        var isOpen: Set<ConversationID> = []
+        for event in events where event.creates(event.conversation, with: user) { isOpen.insert(event.conversation) }
+        for event in events {
+            guard event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
+            if let refusal = EventStore.checkForm(event) { throw refusal }
+            if case .conversationCreated = event.content { continue }
+            if isOpen.contains(event.conversation) { continue }
+            if !outbox.creates(event.conversation, with: user) {
+                let people = try store.participants(of: event.conversation)
+                guard !people.isEmpty else { throw Refusal(.unknownConversation) }
+                guard people.contains(user) else { throw Refusal(.notParticipant) }
+            }
+            isOpen.insert(event.conversation)
         }
-        if isNew { return }
-        let people = try store.participants(of: event.conversation)
-        guard !people.isEmpty else { throw Refusal(.unknownConversation) }
-        guard people.contains(event.author) else { throw Refusal(.notParticipant) }
     }
 
     // The outbox.
@@ -181,13 +188,13 @@ public final class Replica: Sendable {
     public func discard(_ ids: Set<UInt64>? = nil) throws -> Int { try change { try $0.discard(ids) } }
 
     /// Changes the text of a message or an edit that was not sent yet, or that failed.
-    public func edit(_ id: UInt64, text: String) throws { try change { try $0.edit(id, text: text) } }
+    public func edit(_ id: UInt64, text: String) throws { _ = try change { (1, try $0.edit(id, text: text)) } }
 
-    private func change<R>(_ body: (Outbox) throws -> R) throws -> R {
+    private func change(_ body: (Outbox) throws -> (count: Int, touched: Set<ConversationID>)) throws -> Int {
         try state.withLock { state in
-            let touched = Set(state.outbox.entries.map(\.event.conversation))
-            defer { show(state.outbox, touched) }
-            return try body(state.outbox)
+            let (count, touched) = try body(state.outbox)
+            show(state.outbox, touched)
+            return count
         }
     }
 
@@ -195,12 +202,7 @@ public final class Replica: Sendable {
     func show(_ outbox: Outbox, _ conversations: Set<ConversationID>) { Self.show(outbox, conversations, in: store) }
 
     static func show(_ outbox: Outbox, _ conversations: Set<ConversationID>, in store: ConversationStore) {
-        if conversations.isEmpty { return }
-        var pending: [ConversationID: [PendingEvent]] = [:]
-        for entry in outbox.entries where conversations.contains(entry.event.conversation) {
-            pending[entry.event.conversation, default: []].append(PendingEvent(entry))
-        }
-        for id in conversations { store.setPending(pending[id] ?? [], of: id) }
+        for id in conversations { store.setPending(outbox.table[id].map { PendingEvent($0) }, of: id) }
     }
 
     // Where it stands.

@@ -151,17 +151,13 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .keep(let frame, let bytes): guarded { try keep(frame, bytes) }
             case .answered(let accepted, let refused): guarded { try answered(accepted, refused) }
             case .heads(let heads): guarded { try compare(heads) }
+            case .answersPing:
+                comparison?.isAnswered = true
+                guarded { try rewindIfCompared() }
+                tellIfSettled()
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
-                if !missing.isEmpty { continue }
-                if comparison != nil {
-                    // Nothing differs any more.
-                    guarded { try replica.strikeAccepted() }
-                    comparison = nil
-                }
-                replica.caughtUp(cursor)
-                isCaughtUp = true
-                tellIfSettled()
+                if missing.isEmpty { guarded { try caughtUp(cursor) } }
             case .typing(let typing): observe(.typing(typing))
             case .mayPush: guarded { try push() }
             case .ended(let bye, _):
@@ -205,19 +201,29 @@ public final class ReplicaConnection: @unchecked Sendable {
         finish(.failed(error))
     }
 
+    private func caughtUp(_ cursor: Cursor) throws {
+        // Nothing differs any more.
+        comparison = nil
+        if try replica.caughtUp(cursor) { return reopen() }
+        isCaughtUp = true
+        tellIfSettled()
+    }
+
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
-        guard welcome.isGone else { return perform(session.fetch(try replica.damageWishes())) }
-        // Until all is compared: what comes meanwhile may be newer than what the hub lost, and would vouch for it in the next session.
-        try replica.forgetCursor()
-        let comparison = HeadComparison()
-        self.comparison = comparison
+        guard welcome.isGone || replica.cursor == nil else { return perform(session.fetch(try replica.damageWishes())) }
+        // Before the heads: the hub says that nothing is missing only behind what it was asked for before those.
+        perform(session.fetch(try replica.beginComparing(in: scope)))
+        guard welcome.isGone else { return }
+        comparison = HeadComparison()
         try replica.forEachHead(in: scope, inBatchesOf: 1024) { batch, isLast in
             perform(session.compare(HeadsFrame(heads: batch, isProbe: false, isLast: isLast)))
         }
+        // Where the two agree nothing is said. What is answered behind all heads tells that they were read.
+        perform(session.ping())
     }
 
     private static let askAgainMilliseconds: UInt64 = 10_000
@@ -237,13 +243,10 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
-        let isReborn = try replica.answered(accepted, refused, isComparing: comparison != nil)
+        let isReborn = try replica.answered(accepted, refused)
         observe(.answered(accepted: accepted.count, refused: refused.count))
         // The session's HELLO named a replica that this one is no longer.
-        if isReborn {
-            for case .send(let frame) in session.end(Bye(.normal, "a new replica id")) { send(frame.encoded()) }
-            return finish(.mustReopen)
-        }
+        if isReborn { return reopen() }
         try push()
         tellIfSettled()
     }
@@ -286,10 +289,19 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         perform(session.fetch(wishes))
         if !probes.isEmpty { perform(session.compare(HeadsFrame(heads: probes, isProbe: true))) }
-        if let comparison, !comparison.isBusy, !comparison.rewinds.isEmpty {
-            try replica.planRewind(comparison.rewinds)
-            for case .send(let frame) in session.end(Bye(.normal, "the replica sets itself right")) { send(frame.encoded()) }
-            finish(.mustReopen)
-        }
+        try rewindIfCompared()
+    }
+
+    /// All logs at once: each rewinding writes the whole store anew.
+    private func rewindIfCompared() throws {
+        guard let comparison, !comparison.isBusy, !comparison.rewinds.isEmpty else { return }
+        try replica.planRewind(comparison.rewinds)
+        reopen()
+    }
+
+    private func reopen() {
+        for case .send(let frame) in session.end(Bye(.normal, "the replica sets itself right")) { send(frame.encoded()) }
+        replica.saveCursor()
+        finish(.mustReopen)
     }
 }

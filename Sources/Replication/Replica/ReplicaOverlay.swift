@@ -28,7 +28,7 @@ public struct ReplicaOverlay {
 
     /// Shows it in the store that was opened for reading since.
     public func show(in store: ConversationStore) throws {
-        try previews.show(in: store)
-        Replica.show(own, Set(own.entries.map(\.event.conversation)), in: store)
+        previews.show(in: store)
+        Replica.show(own, own.table.conversations, in: store)
     }
 }

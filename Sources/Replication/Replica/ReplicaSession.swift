@@ -11,6 +11,8 @@ package struct ReplicaSession: Sendable {
         case heads(HeadsFrame)
         /// All that concerns the user up to here was sent before.
         case caughtUp(Cursor)
+        /// The hub has read all that was sent before ``ping()``, and its answers have come.
+        case answersPing
         case typing(Typing)
         /// There is credit for more of the outbox.
         case mayPush
@@ -26,6 +28,7 @@ package struct ReplicaSession: Sendable {
     private var heard: UInt64
     private var asked: UInt64
     private var pingID: UInt64
+    private var awaitedPong: UInt64?
     private var pongs = Allowance()
     /// Bytes of PUSH that may be sent, and PUSHes that are not answered.
     private var pushCredit: Int64 = 0
@@ -74,6 +77,9 @@ package struct ReplicaSession: Sendable {
             state = .closed
             return [.ended(bye, byHub: true)]
         case (.awaitingWelcome, .ping(let id)), (.open, .ping(let id)): return pongs.take(at: now) ? [.send(.pong(id))] : []
+        case (.open, .pong(let id)) where id == awaitedPong:
+            awaitedPong = nil
+            return [.answersPing]
         case (.awaitingWelcome, .pong), (.open, .pong): return []
         case (.awaitingWelcome, .welcome(let welcome)):
             guard offered.contains(welcome.version) else { return end(Bye(.unsupportedVersion, "the hub chose version \(welcome.version)")) }
@@ -135,6 +141,14 @@ package struct ReplicaSession: Sendable {
 
     private static func pieces<Element>(_ all: [Element], _ most: Int) -> [[Element]] {
         stride(from: 0, to: all.count, by: most).map { Array(all[$0..<min($0 + most, all.count)]) }
+    }
+
+    /// Asks for a sign that all that was sent so far was read.
+    package mutating func ping() -> [Effect] {
+        guard isOpen else { return [] }
+        pingID &+= 1
+        awaitedPong = pingID
+        return [.send(.ping(pingID))]
     }
 
     package mutating func renew(token: String) -> [Effect] { isOpen ? [.send(.token(token))] : [] }

@@ -19,6 +19,8 @@ enum ReplicaState {
         static let user = Array("user".utf8), nonce = Array("nonce".utf8), cursor = Array("cursor".utf8), scope = Array("scope".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
+        /// The ids that this replica had before, 16 bytes each.
+        static let former = Array("former".utf8)
         /// The hub's store id.
         static let hub = Array("hub".utf8)
         /// The last checkpoint's signed note, and the key that signed the first.

@@ -1,7 +1,7 @@
 internal import ConversationStore
 
 /// Sets a replica right of which a hub has lost, or never had, the newest events of some logs: the store is written anew without them, beside the old one,
-/// and takes its place. What was cut off is kept aside, and offered again where it is the user's own.
+/// and takes its place. What was cut off is kept aside, and offered again where this replica made it.
 enum Rewinding {
     private static func aside(_ path: String) -> String { trimmed(path) + ".rewinding" }
     private static func old(_ path: String) -> String { trimmed(path) + ".rewound" }
@@ -71,11 +71,16 @@ enum Rewinding {
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
         try copySide(of: path, to: side)
         try side.write { transaction in
-            // What each log had, so that a lost end is missed too; where that cannot be told, all is compared.
-            if let heads = secrets.heads {
+            // What each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is where something came behind the
+            // cursor: a hub that was set back since may not have it any more, and nothing would tell.
+            let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            if var heads = secrets.heads, secrets.lastPosition == place {
+                // What an earlier damage took and no hub has brought yet is still missing.
+                for (log, head) in try DamagedLogs.heads(transaction) where head.size > heads[log]?.size ?? 0 { heads[log] = head }
                 try DamagedLogs.put(heads.filter { held[$0.key] != $0.value.size }, ahead: ahead, &transaction)
                 try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: UInt64(saved).bigEndian) { Array($0) })
             } else {
+                try DamagedLogs.put([:], ahead: ahead, &transaction)
                 try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
             }
         }
@@ -90,6 +95,7 @@ enum Rewinding {
     private struct Secrets {
         var known: [LogID: [UInt8]] = [:]
         var heads: [LogID: LogHead]?
+        var lastPosition: Position = 0
 
         init(of path: String, _ options: ReplicaOptions) throws {
             var log = options.store.log
@@ -99,6 +105,7 @@ enum Rewinding {
             do { store = try EventStore.open(at: path, options: log) } catch let error as EventLogError where error.code == .damaged { return }
             // What it cannot archive any more is read from its journal as it lies.
             defer { try? store.close() }
+            lastPosition = store.lastPosition
             var heads: [LogID: LogHead] = [:]
             do {
                 try store.forEachHead { head in
@@ -173,25 +180,24 @@ enum Rewinding {
         }
     }
 
-    /// Own events go back into the outbox, in order, as new ones of their lanes; they keep their message ids, by which a hub knows a repeat.
+    /// What this replica made goes back into the outbox, in order, as new events of its lanes; they keep their message ids, by which a hub knows a
+    /// repeat. What others made, be they devices of the same user, is theirs to offer: an event without an id would else be recorded twice.
     private static func offerAgain(_ lost: [RecordedEvent], _ side: SideStore, _ options: ReplicaOptions) throws {
-        guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
+        let facts = try side.read { transaction in
+            (name: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce))
+        }
+        guard let name = facts.name, let user = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce else {
             throw EventLogError(.damaged, "whose replica it is cannot be read")
         }
-        let nonce = Replica.nonce(options.execution)
-        try side.write { transaction in
+        let old = ReplicaIdentity(user: user, nonce: nonce)
+        let new = ReplicaIdentity(user: user, nonce: Replica.nonce(options.execution))
+        let (own, others) = Identities.split(lost, try Identities.own(side, old))
+        let outbox = try Outbox(side, identity: new)
+        try outbox.putFirst(own) { transaction in
             try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
             try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
-            try transaction.put(SyncTables.state, ReplicaState.Key.nonce, nonce)
-            var lanes: [[UInt8]] = []
-            try transaction.forEach(SyncTables.lanes, from: []) { key, _ in
-                lanes.append(key)
-                return true
-            }
-            for lane in lanes { try transaction.delete(SyncTables.lanes, lane) }
-            try Lost.put(lost.filter { $0.event.author != user }, &transaction)
+            try Identities.take(new, after: old, &transaction)
+            try Lost.put(others, &transaction)
         }
-        let outbox = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: nonce))
-        try outbox.putFirst(lost.filter { $0.event.author == user && !$0.isErased })
     }
 }

@@ -10,10 +10,14 @@ enum SyncTables {
     static let previews = "previews"
     /// Events that a hub had and lost.
     static let lost = "lost"
+    /// Events that are held beside the logs and for which no cursor vouches, until what the hub has there has come.
+    static let suspects = "suspects"
+    /// This replica's own among the events that a hub had and lost: the next opening puts them back into the outbox.
+    static let offers = "offers"
     /// Sound events of a damaged log behind what is missing of it.
     static let ahead = "ahead"
     /// A hub's openings.
     static let incarnations = "incarnations"
 
-    static let names = [state, outbox, lanes, previews, lost, ahead, incarnations]
+    static let names = [state, outbox, lanes, previews, lost, suspects, offers, ahead, incarnations]
 }

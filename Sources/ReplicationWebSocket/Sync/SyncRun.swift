@@ -14,7 +14,7 @@ public final class SyncRun: Sendable {
         /// Stays connected until ``SyncRun/stop()``.
         public var follows = false
         public var client = WebSocketClient.Options()
-        /// Connections in a row that may fail before a run that does not follow gives up.
+        /// Connections in a row that may bring nothing before a run that does not follow gives up.
         public var attemptsMax = 5
 
         public init(url: String, token: @escaping @Sendable () throws -> String) {
@@ -31,6 +31,11 @@ public final class SyncRun: Sendable {
         public var accepted = 0
         public var refused = 0
         public var connections = 0
+
+        /// Whether anything has come or was answered since.
+        func hasProgressed(since before: Report) -> Bool {
+            eventsReceived > before.eventsReceived || accepted > before.accepted || refused > before.refused
+        }
     }
 
     public enum Update: Sendable {
@@ -102,17 +107,23 @@ public final class SyncRun: Sendable {
         defer { ticking.cancel() }
         var happenings = happenings.makeAsyncIterator()
         var failures = 0
+        var reopenings = 0
         while true {
             var bye: Bye?
+            let before = report
             do {
                 switch try await session(replica, &report, &happenings) {
                 case .done: return report
                 case .reopen:
                     try replica.close()
                     replica = try openSound()
-                    continue
+                    reopenings += 1
+                    // One is what a restored hub asks for; a hub that asks for more and more is not met by a machine that does nothing else.
+                    guard reopenings > Self.reopeningsAtOnce else { continue }
+                    bye = Bye(.normal, "the replica sets itself right again and again")
                 case .settledThenLost(let end):
                     failures = 0
+                    reopenings = 0
                     bye = end
                 case .lost(let end): bye = end
                 }
@@ -132,6 +143,8 @@ public final class SyncRun: Sendable {
                 default: throw SyncError(error.code == .invalidURL ? .invalidURL : .unreachable, error.description)
                 }
             }
+            // A line that breaks and each time brings some of what is missing gets there.
+            if report.hasProgressed(since: before) { failures = 0 }
             failures += 1
             let reason = bye?.reason ?? ""
             switch bye?.code {
@@ -148,10 +161,14 @@ public final class SyncRun: Sendable {
         }
     }
 
+    private static let reopeningsAtOnce = 2
+
     private enum End { case done, reopen, lost(Bye), settledThenLost(Bye) }
 
     private func session(_ replica: Replica, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> End {
         let wire = Wire()
+        // Before there is a socket: a provider that throws must not leave one open.
+        var token = try options.token()
         let client = try await WebSocketClient.connect(
             to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
             onMessage: { message in
@@ -160,7 +177,6 @@ public final class SyncRun: Sendable {
             },
             onClose: { _, _ in wire.connection?.disconnected() })
         report.connections += 1
-        var token = try options.token()
         let connection = replica.connect(
             token: token, scope: options.scope,
             send: { message in

@@ -1,0 +1,130 @@
+internal import EventLog
+
+/// What comes of an entry that the hub says it has recorded.
+enum Standing {
+    /// It stands there: the entry leaves.
+    case held
+    /// What stands there has not come, or cannot be compared yet.
+    case awaited
+}
+
+extension Outbox {
+    struct Answered {
+        /// Conversations of which something else is pending now.
+        var touched: Set<ConversationID> = []
+        /// This replica's counters turned out to be another's, or its own of a lost life: it has a new identity now.
+        var isReborn = false
+    }
+
+    /// The hub's answers to a PUSH, in one transaction: what it recorded stays until `standing` finds it there; what it refused has failed.
+    ///
+    /// - Throws: what `standing` throws; then nothing has changed.
+    func answered(
+        _ accepted: [Accepted], _ refused: [Refused], newNonce: () -> [UInt8], standing: (OutboxEntry) throws -> Standing
+    ) throws -> Answered {
+        var result = Answered()
+        var changed: [OutboxEntry] = []
+        var gone: [OutboxEntry] = []
+        for answer in accepted {
+            guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
+            entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
+            switch try standing(entry) {
+            case .held: gone.append(entry)
+            // Not kept on the disk: the next session asks again.
+            case .awaited: table.put(entry)
+            }
+        }
+        var reborn: ReplicaIdentity?
+        var conflicts: [OutboxEntry] = []
+        for answer in refused {
+            guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
+            if answer.code == RefusalCode.originConflict.rawValue {
+                if entry.origin.replica == identity.replica, reborn == nil { reborn = ReplicaIdentity(user: identity.user, nonce: newNonce()) }
+                conflicts.append(entry)
+            } else if PlantedBug.dropRefused.isPlanted {
+                gone.append(entry)
+            } else {
+                entry.state = .failed(code: answer.code, detail: answer.detail)
+                changed.append(entry)
+            }
+        }
+        let next = reborn ?? identity
+        for var entry in conflicts {
+            entry.state = .pending
+            entry.sending = 0
+            entry.origin = Origin(replica: next.replica, counter: 0, hlc: entry.origin.hlc)
+            entry.nonce = next.nonce
+            changed.append(entry)
+        }
+        if changed.isEmpty, gone.isEmpty { return result }
+        try side.write { transaction in
+            if let reborn { try Identities.take(reborn, after: identity, &transaction) }
+            for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+        }
+        identity = next
+        result.isReborn = reborn != nil
+        result.touched = Set((changed + gone).map(\.event.conversation))
+        for entry in changed { table.put(entry) }
+        for entry in gone { table.remove(entry.id) }
+        settleWaiting(result.touched)
+        return result
+    }
+
+    /// Events have come from the hub: those that were this replica's own leave the outbox, and so does what was accepted and is held by now.
+    func confirmed(_ events: [RecordedEvent], standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
+        if isEmpty { return [] }
+        var gone: [OutboxEntry] = []
+        var logs: Set<LogID> = []
+        for event in events {
+            logs.insert(event.log)
+            // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
+            if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.event == event.event || event.isErased {
+                gone.append(entry)
+            }
+        }
+        let known = Set(gone.map(\.id))
+        for log in logs { gone += try table.accepted(in: log).filter { try !known.contains($0.id) && standing($0) == .held } }
+        return try remove(gone)
+    }
+
+    /// What was accepted and is held by now leaves.
+    func strikeAccepted(standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
+        try remove(table.acceptedLogs.flatMap { try table.accepted(in: $0).filter { try standing($0) == .held } })
+    }
+
+    private func remove(_ gone: [OutboxEntry]) throws -> Set<ConversationID> {
+        if gone.isEmpty { return [] }
+        try side.write { transaction in for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) } }
+        for entry in gone { table.remove(entry.id) }
+        let touched = Set(gone.map(\.event.conversation))
+        settleWaiting(touched)
+        return touched
+    }
+}
+
+extension OutboxEntry {
+    /// Whether an event that is held is what an honest hub means that says it has recorded this one there.
+    func stands(as recorded: RecordedEvent, isRepeat: Bool) -> Bool {
+        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return recorded.isErased || recorded.event == event }
+        guard isRepeat else { return false }
+        // Out of the user's sight it stands behind this, the last in sight.
+        if case .participantLeft(event.author) = recorded.event.content { return true }
+        let isOwn = recorded.event.author == event.author
+        switch (event.content, recorded.event.content) {
+        case (.conversationCreated, .conversationCreated): return true
+        case (.participantLeft(let user), .participantLeft(let other)): return user == other
+        case (.participantJoined(let user), .participantJoined(let other)): return user == other
+        case (.participantJoined(let user), .conversationCreated(_, _, let people)): return recorded.event.author == user || people.contains(user)
+        case (.messageSent(let message), .messageSent(let other)): return isOwn && message.id == other.id
+        case (.chunkAppended(let id, let index, _), .chunkAppended(let other, let otherIndex, _)): return isOwn && id == other && index == otherIndex
+        // Where the chunk cannot be found any more the hub names its message.
+        case (.chunkAppended(let id, _, _), .messageSent(let message)): return isOwn && id == message.id
+        case (.messageCompleted(let id, _, _), .messageCompleted(let other, _, _)): return isOwn && id == other
+        case (.messageInterrupted(let id, _), .messageInterrupted(let other, _)): return id == other
+        case (.messageDeleted(let id), .messageDeleted(let other)): return isOwn && id == other
+        case (.receiptDelivered, .receiptDelivered), (.receiptDelivered, .receiptRead), (.receiptRead, .receiptRead): return isOwn
+        default: return false
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import ConversationStore
+import Foundation
+@testable import Replication
+import Testing
+
+/// What becomes of a replica's own events.
+@Suite struct OutboxTests {
+    @Test("a hub that says that it recorded an event where another stands is not believed", arguments: [false, true])
+    func aLieAboutARecord(_ isRepeat: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<5 { try await world.hubStore.send("message \(index)", to: chat, from: ada) }
+            let device = try world.device(bob)
+            try await world.sync(device)
+            let entry = try device.append(message("mine", in: chat, by: bob))
+            let replica = Monitor<ReplicaConnection?>(nil)
+            let hub = world.hub.connect(send: { message in replica.withLock { $0 }?.receive(message) }, close: { _ in })
+            let failure = Monitor<(any Error)?>(nil)
+            let connection = device.connect(
+                token: "",
+                send: { message in
+                    guard case .hello(var hello)? = try? Frame(decoding: message) else { return hub.receive(message) }
+                    // The hub never sees it, and yet it is said to stand at seq 3.
+                    hello.pushed = []
+                    hub.receive(Frame.hello(hello).encoded())
+                }, close: { _ in hub.disconnected() }
+            ) { event in
+                if case .failed(let error) = event { failure.withLock { $0 = error } }
+                guard case .connected = event, let origin = device.outbox.first?.origin else { return }
+                let lie = Accepted(
+                    log: .conversation(chat), replica: origin.replica, counter: origin.counter, seq: 3, hlc: origin.hlc, isDuplicate: isRepeat)
+                replica.withLock { $0 }?.receive(Frame.accepted([lie]).encoded())
+            }
+            replica.withLock { $0 = connection }
+            connection.start()
+            try await eventually { failure.withLock { $0 } != nil }
+            #expect((failure.withLock { $0 } as? ReplicaError)?.code == .badPeer)
+            #expect(device.outbox.map(\.id) == [entry.id])
+            // An honest hub gets it.
+            try await world.sync(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try world.hubStore.timeline(of: chat, .newest, limit: 1)?.messages.map(\.text) == ["mine"])
+        }
+    }
+
+    @Test("repeats of what is held leave the outbox", arguments: [1, 2])
+    func repeats(_ devices: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob, eve])
+            let sent = try await world.hubStore.send("read me", to: chat, from: ada)
+            let first = try world.device(bob), second = try world.device(bob)
+            for device in [first, second] { try await world.sync(device) }
+            let id = MessageID.random()
+            for device in [first, second].prefix(devices) {
+                try device.append(Event(conversation: chat, author: bob, content: .receiptRead(upTo: sent)))
+                try device.append(message("once", in: chat, by: bob, id: id))
+                try device.append(Event(conversation: chat, author: bob, content: .participantLeft(eve)))
+                try device.append(Event(conversation: chat, author: bob, content: .messageDeleted(message: id)))
+                try await world.sync(device)
+            }
+            for device in [first, second] {
+                try await world.sync(device)
+                #expect(device.outbox.isEmpty)
+                #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+            }
+        }
+    }
+
+    @Test("thousands of offline messages go in order", arguments: [1, 200])
+    func manyOffline(_ conversations: Int) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<conversations { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
+            let device = try world.device(bob)
+            try await world.sync(device)
+            let count = Int(ProcessInfo.processInfo.environment["OFFLINE_MESSAGES"] ?? "") ?? 2000
+            let clock = ContinuousClock()
+            let made = try clock.measure {
+                for start in stride(from: 0, to: count, by: 100) {
+                    try device.append((start..<start + 100).map { message("\($0)", in: chats[$0 % chats.count], by: bob) })
+                }
+            }
+            let before = clock.now
+            try await world.sync(device)
+            if count > 2000 { print("OFFLINE \(count) messages in \(conversations): made in \(made), synced in \(clock.now - before)") }
+            #expect(device.outbox.isEmpty)
+            for (index, chat) in chats.enumerated() {
+                let texts = try world.hubStore.timeline(of: chat, .newest, limit: count)?.messages.compactMap { Int($0.text) } ?? []
+                #expect(texts == Array(stride(from: index, to: count, by: chats.count)))
+                #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+import ConversationStore
+import Foundation
+import Replication
+import Testing
+
+/// Hubs that were set back, and devices that hold newest parts of logs, or whose logs are damaged.
+@Suite struct RestoredPartsTests {
+    private let newest = Scope.newest(conversations: 5, messages: 10)
+
+    /// A conversation of 101 events, in a hub that is backed up.
+    private func begin(_ world: World) async throws -> ConversationID {
+        let chat = try await world.hubStore.createConversation(.group, title: "Long", author: ada, participants: [bob])
+        for index in 0..<100 { try await world.hubStore.send("message \(index)", to: chat, from: index % 2 == 0 ? ada : bob) }
+        return chat
+    }
+
+    private func expectSame(_ world: World, _ device: Replica, _ chat: ConversationID) throws {
+        #expect(device.holes.isEmpty && device.isWhole && device.outbox.isEmpty)
+        #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        #expect(try device.store.timeline(of: chat, .newest, limit: 300) == world.hubStore.timeline(of: chat, .newest, limit: 300))
+        #expect(try device.store.isFold())
+    }
+
+    private func texts(_ events: [RecordedEvent]) -> [String] {
+        events.compactMap { if case .messageSent(let message) = $0.event.content { message.text } else { nil } }
+    }
+
+    @Test("a newest part that a restored hub never had is fetched anew", arguments: [false, true])
+    func newestPart(_ isOneBehindTheCursor: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var device = try world.device(bob)
+            if isOneBehindTheCursor { device = try await world.heal(device, scope: newest) }
+            try world.backUpHub()
+            let session = world.follow(device, scope: newest)
+            try await eventually { session.isSettled }
+            let cursor = device.cursor
+            try device.append(message("bob's, lost", in: chat, by: bob))
+            session.connection.outboxChanged()
+            for index in 0..<4 { try await world.hubStore.send("lost \(index)", to: chat, from: ada) }
+            try await eventually { try texts(newestEvents(device, chat)).contains("lost 3") && device.outbox.isEmpty && device.cursor != cursor }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            try world.restoreHub()
+            try await world.hubStore.send("after the restoring", to: chat, from: ada)
+
+            device = try await world.heal(device, scope: newest)
+            let page = try world.hubStore.timeline(of: chat, .newest, limit: 10)!.messages.map(\.text)
+            #expect(page.suffix(2) == ["after the restoring", "bob's, lost"])
+            #expect(try device.store.timeline(of: chat, .newest, limit: 10)!.messages.map(\.text) == page)
+            #expect(try texts(device.lostEvents()).sorted() == (0..<4).map { "lost \($0)" })
+            #expect(try device.evidence?.contains("contradict") ?? true)
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+        }
+    }
+
+    private func newestEvents(_ device: Replica, _ chat: ConversationID) throws -> [RecordedEvent] {
+        try device.store.timeline(of: chat, .newest, limit: 10)!.messages.map {
+            RecordedEvent(
+                log: .conversation(chat), seq: $0.seq, position: 0, origin: Origin(replica: ReplicaID(high: 0, low: 0), counter: 0, hlc: HLC(rawValue: 0)),
+                hlc: HLC(rawValue: 0), event: message($0.text, in: chat, by: ada), targetSeq: nil)
+        }
+    }
+
+    @Test func damageAndARestoredHubTogetherComeRight() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            try world.backUpHub()
+            var device = try await damagedDevice(world, chat)
+            try world.restoreHub()
+            try await world.hubStore.send("after the restoring", to: chat, from: ada)
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+            #expect(try texts(device.lostEvents()).contains("round 2, 9"))
+        }
+    }
+
+    @Test func damageANewestPartAndARestoredHubTogetherComeRight() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            let other = try await world.hubStore.createConversation(.group, title: "Other", author: ada, participants: [bob])
+            for index in 0..<60 { try await world.hubStore.send("other \(index)", to: other, from: ada) }
+            try world.backUpHub()
+            for index in 0..<3 { try await world.hubStore.send("other, lost \(index)", to: other, from: ada) }
+            var device = try await damagedDevice(world, chat, Scope.conversations([chat]))
+            device = try await world.heal(device, scope: Scope.newest(conversations: 1, messages: 5))
+            try world.restoreHub()
+            try await world.hubStore.send("after the restoring", to: chat, from: ada)
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+            try expectSame(world, device, other)
+        }
+    }
+
+    /// A device with a damaged run in the middle of its log, which was set right without its hub.
+    private func damagedDevice(_ world: World, _ chat: ConversationID, _ scope: Scope = .mine) async throws -> Replica {
+        let device = try await world.heal(world.device(bob), scope: scope)
+        for round in 0..<3 {
+            for index in 0..<10 { try await world.hubStore.send("round \(round), \(index)", to: chat, from: ada) }
+            _ = try await world.heal(device, scope: scope)
+            try device.store.log.flush()
+        }
+        let path = device.store.log.path
+        try device.close()
+        #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
+        let (saved, lost) = try Replica.salvage(at: path)
+        #expect(saved > 0 && !lost.isEmpty)
+        let salvaged = try world.open(path, bob)
+        #expect(!salvaged.isWhole)
+        return salvaged
+    }
+
+    @Test func whatARestoredHubLostIsOfferedAgainByTheDeviceThatMadeItOnly() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var first = try await world.heal(world.device(bob)), second = try await world.heal(world.device(bob))
+            try world.backUpHub()
+            try first.append(Event(conversation: chat, author: bob, content: .custom(name: "note", payload: [1])))
+            first = try await world.heal(first)
+            second = try await world.heal(second)
+            try world.restoreHub()
+            try await world.hubStore.send("after the restoring", to: chat, from: ada)
+            // The one that did not make it comes first.
+            second = try await world.heal(second)
+            #expect(try second.lostEvents().count == 1)
+            first = try await world.heal(first)
+            second = try await world.heal(second)
+            let notes = try world.hubStore.log.events(in: .conversation(chat)).filter { if case .custom = $0.event.content { true } else { false } }
+            #expect(notes.count == 1)
+            for device in [first, second] { try expectSame(world, device, chat) }
+        }
+    }
+}
