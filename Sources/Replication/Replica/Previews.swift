@@ -11,6 +11,8 @@ struct Previews {
         /// Over all events up to the last of `events`.
         var tree: CompactRange
         var secret: [UInt8]
+        /// What is before it is not for this user.
+        var isFirst: Bool
         /// With the events, checked.
         var shown: Preview
         /// No cursor vouches for it: it is shown until what the hub has there has come.
@@ -46,7 +48,13 @@ struct Previews {
     }
 
     var holes: [(log: LogID, seqs: ClosedRange<Seq>)] {
-        parts.compactMap { id, part in part.baseSeq > 0 ? (.conversation(id), 1...part.baseSeq) : nil }
+        parts.compactMap { id, part in part.baseSeq > 0 && !part.isFirst ? (.conversation(id), 1...part.baseSeq) : nil }
+    }
+
+    /// Whether the rest of a log is not for this user.
+    func isFirst(_ log: LogID) -> Bool {
+        guard case .conversation(let id) = log else { return false }
+        return parts[id]?.isFirst ?? false
     }
 
     func has(_ log: LogID) -> Bool {
@@ -102,12 +110,14 @@ struct Previews {
         guard case .conversation(let id) = base.log else { throw ReplicaError(.badPeer, "a BASE of a user's log") }
         let held = try store.log.lastSeq(of: base.log)
         let known = parts[id].flatMap { $0.isSuspect ? nil : $0.baseSeq } ?? 0
-        guard held < base.seq, base.seq > known else { return }
+        // Where the user's history begins is the last word on it, whatever part was shown before.
+        guard held < base.seq, base.seq > known || base.isFirst && !(parts[id]?.isFirst ?? false) else { return }
         guard let range = CompactRange(end: base.seq, encoded: base.range) else { throw ReplicaError(.badPeer, "a BASE without its compact range") }
         _ = try Replica.seeds(base.secret)
         // What cannot be shown must not be kept: the replica could not be opened any more.
         let part = Part(
-            base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, shown: try Preview(base: base.base, baseSeq: base.seq, events: []))
+            base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, isFirst: base.isFirst,
+            shown: try Preview(base: base.base, baseSeq: base.seq, events: []))
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
@@ -185,6 +195,7 @@ extension Previews.Part {
             out.put(varint: UInt64(bytes.count))
             out.put(bytes)
         }
+        if isFirst { out.put(byte: 1) }
         return out.array()
     }
 
@@ -195,6 +206,7 @@ extension Previews.Part {
         guard let tree = CompactRange(end: baseSeq, encoded: Array(try reader.lengthPrefixed())) else { throw CodecError(.badValue) }
         self.tree = tree
         secret = Array(try reader.lengthPrefixed())
+        isFirst = try !reader.isAtEnd && reader.byte() == 1
         self.baseSeq = baseSeq
         self.base = base
         shown = try Preview(base: base, baseSeq: baseSeq, events: [])

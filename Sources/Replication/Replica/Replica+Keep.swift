@@ -159,6 +159,9 @@ extension Replica {
 
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
     private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
+        // Of what is before the part of somebody who came later nothing is given.
+        let partSeq = state.withLock { $0.previews.isFirst(log) ? $0.previews.lastSeq(of: log) : 0 }
+        if partSeq > heldSeq { return Fetch(log: log, from: partSeq + 1, through: 0) }
         guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
             return Fetch(log: log, from: heldSeq + 1, through: 0)
         }

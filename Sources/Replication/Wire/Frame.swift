@@ -224,7 +224,10 @@ package struct BaseFrame: Hashable, Sendable {
     package var seq: Seq
     /// The compact range over the events up to `seq`.
     package var range: [UInt8]
+    /// Of the log's salts; from the event behind `seq` on, if `isFirst`.
     package var secret: [UInt8]
+    /// Whether the events up to `seq` are not for this peer, now or later.
+    package var isFirst = false
 }
 
 /// The end of a session: why, and when to come again.

@@ -86,6 +86,7 @@ extension Frame {
             body.put(number: 4, base.seq)
             body.put(bytes: 5, base.range)
             body.put(bytes: 6, base.secret)
+            body.put(number: 7, base.isFirst ? 1 : 0)
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -143,7 +144,8 @@ extension Frame {
         case 17:
             self = .base(
                 BaseFrame(
-                    log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6)))
+                    log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6),
+                    isFirst: fields.number(7) != 0))
         default: throw CodecError(.badField)
         }
     }
