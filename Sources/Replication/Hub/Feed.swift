@@ -8,6 +8,8 @@ package struct Feed {
         var next: Seq
         /// `Seq.max`: to the end of what may be seen.
         var through: Seq
+        /// Its runs have been looked up.
+        var isPlanned = false
     }
 
     /// A frame's worth of events.
@@ -32,8 +34,9 @@ package struct Feed {
     private var runs: [Position] = []
     /// In which run each planned log's archived events end.
     private var lastRun: [LogID: Position] = [:]
-    /// Logs that are wanted behind the archive, the newest wish last.
+    /// Logs that are wanted behind the archive, the newest wish last; each once.
     private var rest: [LogID] = []
+    private var resting: Set<LogID> = []
 
     package init() {}
 
@@ -45,15 +48,13 @@ package struct Feed {
         if let known = wishes[log] {
             // It goes on from where it is, unless more is asked for than before.
             guard seq < known.next || last > known.through else { return }
-            wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through))
-            guard seq < known.next else { return }
+            wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through), isPlanned: known.isPlanned && seq >= known.next)
+            guard known.isPlanned, seq < known.next else { return }
         } else {
             wishes[log] = Wish(next: seq, through: last)
         }
         unplanned.append(log)
     }
-
-    package mutating func forget(_ log: LogID) { wishes[log] = nil }
 
     /// The next frame; `nil` if nothing can be sent now.
     package mutating func next(_ source: Source) throws -> Piece? {
@@ -68,12 +69,13 @@ package struct Feed {
         if unplanned.isEmpty { return }
         var found = Set(runs)
         for log in unplanned {
-            guard let wish = wishes[log] else { continue }
+            guard let wish = wishes[log], !wish.isPlanned else { continue }
+            wishes[log]!.isPlanned = true
             // What was committed just now is in the journal: nothing to look up.
             let places = try store.runs(of: log, from: wish.next)
             lastRun[log] = places.last
             found.formUnion(places)
-            rest.append(log)
+            if resting.insert(log).inserted { rest.append(log) }
         }
         unplanned = []
         runs = found.sorted(by: >)
@@ -115,6 +117,7 @@ package struct Feed {
         var bytes = 0
         var stalled: [LogID] = []
         while let log = rest.popLast() {
+            resting.remove(log)
             guard let wish = wishes[log] else { continue }
             let last = min(wish.through, source.visibleSeq(log))
             guard wish.next <= last else {
@@ -130,6 +133,7 @@ package struct Feed {
                 return bytes < Self.pieceBytes && events.count < Self.pieceEvents
             }
             // A relaxed store shows an event only once it is synced: the wish waits for that.
+            resting.insert(log)
             if next == wish.next { stalled.append(log) } else { rest.append(log) }
             wishes[log]!.next = next
             if bytes >= Self.pieceBytes || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
