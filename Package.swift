@@ -113,7 +113,8 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .testTarget(name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication"], swiftSettings: strict),
+        .testTarget(
+            name: "ReplicationTests", dependencies: ["ConversationStore", "EventLog", "Replication", "StoreTesting"], swiftSettings: strict),
         .testTarget(name: "CLITests", dependencies: ["convstore", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
         .target(name: "StoreTesting", dependencies: ["ConversationStore", "EventLog", "Projections", "Replication"], swiftSettings: strict),
         .executableTarget(

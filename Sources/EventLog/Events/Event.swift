@@ -32,6 +32,8 @@ public struct RecordedEvent: Hashable, Sendable {
     public var isErased: Bool
     /// SHA-256(salt ‖ body) of an erased body, by which the log's head is still checked.
     public var commitment: Hash256?
+    /// What a newer version says of it beside that; hardly any event has it.
+    package var newer: NewerFields?
 
     public init(
         log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false,

@@ -5,7 +5,7 @@ public enum EventCodec {
         var envelope = ByteBuffer()
         var body = ByteBuffer()
         Envelope(recorded).encode(into: &envelope)
-        recorded.event.encodeBody(into: &body)
+        recorded.encodeBody(into: &body)
         return (envelope.array(), body.array())
     }
 
@@ -33,27 +33,29 @@ public enum EventCodec {
                 guard Event.Kind(rawValue: parsed.kind) == nil || references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else {
                     throw CodecError(.badField)
                 }
-                guard event.log == parsed.log else { throw CodecError(.badField) }
+                guard event.log == parsed.log || event.content.kind == nil else { throw CodecError(.badField) }
                 if !isErased {
                     copy.removeAll()
                     event.encodeBody(into: &copy)
                     try checkCanonical(body: bodyBytes, known: copy.bytes)
                 }
-                return RecordedEvent(
+                var recorded = RecordedEvent(
                     log: parsed.log, seq: parsed.seq, position: position, origin: parsed.origin, hlc: parsed.hlc, event: event,
                     targetSeq: parsed.targetSeq == 0 ? nil : parsed.targetSeq, isErased: isErased, commitment: commitment)
+                recorded.newer = .of(parsed, isErased ? nil : BodyParts(body: bodyBytes))
+                return recorded
             }
         }
     }
 
     /// The body must be just the known fields, then whole fields of newer versions, ascending.
-    private static func checkCanonical(body: UnsafeRawBufferPointer, known: UnsafeRawBufferPointer) throws {
+    static func checkCanonical(body: UnsafeRawBufferPointer, known: UnsafeRawBufferPointer) throws {
         guard body.count >= known.count, UnsafeRawBufferPointer(rebasing: body[..<known.count]).elementsEqual(known) else {
             throw CodecError(.notCanonical)
         }
         var reader = ByteReader(body)
         reader.offset = known.count
-        var last: UInt64 = 5
+        var last = BodyParts.knownFieldMax
         while !reader.isAtEnd {
             let tag = try reader.varint()
             guard tag >> 3 > last else { throw CodecError(.notCanonical) }
@@ -65,10 +67,11 @@ public enum EventCodec {
 
 extension Envelope {
     package init(_ recorded: RecordedEvent) {
-        let references = recorded.event.references
+        var references = recorded.event.references
+        if let newer = recorded.newer, recorded.event.content.kind == nil { references = (newer.message, newer.chunkIndex, newer.replyTo) }
         self.init(
             log: recorded.log, seq: recorded.seq, origin: recorded.origin, hlc: recorded.hlc, author: recorded.event.author,
             kind: recorded.event.kindNumber, message: references.message, chunkIndex: references.chunkIndex, targetSeq: recorded.targetSeq ?? 0,
-            replyTo: references.replyTo)
+            replyTo: references.replyTo, extra: recorded.newer?.envelope ?? [])
     }
 }

@@ -4,17 +4,29 @@ internal import Synchronization
 ///
 /// Safe to use from any thread. Keeps the logs that were asked for last.
 package final class HeadCache: Sendable {
-    /// One log's. `@unchecked Sendable`: touched only with its monitor's lock held.
-    private final class Entry: @unchecked Sendable {
+    /// The end of one log. `@unchecked Sendable`: touched only with its monitor's lock held.
+    private final class Newest: @unchecked Sendable {
         /// The tree that the leaves follow, and the one that they lead to.
         var base = CompactRange()
-        var newest = CompactRange()
+        var tree = CompactRange()
         var leaves: ContiguousArray<Hash256> = []
-        /// A tree before `base`, from which the next older one asked for may go on.
-        var past = CompactRange()
-        /// Salts of `newest` and of `past`, and the secrets that they come from.
-        var newestHasher: HasherBox?
-        var pastHasher: HasherBox?
+        let hashing = Hashing()
+    }
+
+    /// What lies before that. Has a lock of its own: who asks for an old head, which may take long, holds up nobody who wants the newest.
+    private final class Past: @unchecked Sendable {
+        var trees = PastTrees()
+        let hashing = Hashing()
+    }
+
+    private struct Entry: Sendable {
+        let newest = Monitor(Newest())
+        let past = Monitor(Past())
+    }
+
+    /// Salts, and the secrets that they come from.
+    private final class Hashing {
+        var hasher: HasherBox?
         var ring: KeyRing.Version?
     }
 
@@ -24,7 +36,7 @@ package final class HeadCache: Sendable {
     }
 
     private struct Logs {
-        var entries: [LogID: (entry: Monitor<Entry>, lastUse: UInt64)] = [:]
+        var entries: [LogID: (entry: Entry, lastUse: UInt64)] = [:]
         var uses: UInt64 = 0
     }
 
@@ -41,13 +53,42 @@ package final class HeadCache: Sendable {
 
     /// The tree over a log's first `seq` events; `nil` if it has fewer that are visible.
     ///
-    /// From the archived seq on it costs what was not hashed before; an older one is hashed from the log's beginning, or from the last older one.
+    /// From the archived seq on it costs what was not hashed before. An older one is hashed from the log's beginning the first time; later ones from a
+    /// tree that was passed then, not more than a thirty-second of the log (or 1,024 events) away.
     package func tree(of log: LogID, through seq: Seq) throws -> CompactRange? {
-        if seq == 0 { return CompactRange() }
-        return try entry(log).withLock { entry in try tree(log, seq, entry) }
+        var effort = Effort()
+        return try tree(of: log, through: seq, &effort)
     }
 
-    private func entry(_ log: LogID) -> Monitor<Entry> {
+    /// The same, and adds the events that were hashed for it.
+    package func tree(of log: LogID, through seq: Seq, _ effort: inout Effort) throws -> CompactRange? {
+        if seq == 0 { return CompactRange() }
+        let entry = entry(log)
+        enum Place { case known(CompactRange?), older }
+        let place = try entry.newest.withLock { newest -> Place in
+            if seq > newest.tree.size { try advance(log, seq, newest, &effort) }
+            if seq > newest.tree.size { return .known(nil) }
+            if seq == newest.tree.size { return .known(newest.tree) }
+            guard seq >= newest.base.size else { return .older }
+            var tree = newest.base
+            for leaf in newest.leaves[..<Int(seq - tree.size)] { tree.append(leaf) }
+            return .known(tree)
+        }
+        guard case .known(let tree) = place else { return try entry.past.withLock { try older(log, seq, $0, &effort) } }
+        return tree
+    }
+
+    private func older(_ log: LogID, _ seq: Seq, _ past: Past, _ effort: inout Effort) throws -> CompactRange? {
+        var tree = past.trees.nearest(seq)
+        if let row = try row(log), row.tree.size <= seq, row.tree.size > tree.size { tree = row.tree }
+        try forEachLeaf(of: log, after: tree.size, through: seq, past.hashing, &effort) { leaf in
+            tree.append(leaf)
+            past.trees.note(tree)
+        }
+        return tree.size == seq ? tree : nil
+    }
+
+    private func entry(_ log: LogID) -> Entry {
         logs.withLock { logs in
             logs.uses += 1
             if let known = logs.entries[log] {
@@ -59,82 +100,60 @@ package final class HeadCache: Sendable {
                 let oldest = logs.entries.map { ($0.value.lastUse, $0.key) }.sorted { $0.0 < $1.0 }.prefix(logsMax / 8 + 1)
                 for (_, log) in oldest { logs.entries[log] = nil }
             }
-            let entry = Monitor(Entry())
+            let entry = Entry()
             logs.entries[log] = (entry, logs.uses)
             return entry
         }
-    }
-
-    private func tree(_ log: LogID, _ seq: Seq, _ entry: Entry) throws -> CompactRange? {
-        // Whatever was forgotten since, no hasher here may know it.
-        let ring = store.keys.withLock { $0.ring.version }
-        if entry.ring !== ring {
-            entry.newestHasher = nil
-            entry.pastHasher = nil
-            entry.ring = ring
-        }
-        if seq > entry.newest.size { try advance(log, seq, entry) }
-        if seq > entry.newest.size { return nil }
-        if seq == entry.newest.size { return entry.newest }
-        if seq >= entry.base.size {
-            var tree = entry.base
-            for leaf in entry.leaves[..<Int(seq - tree.size)] { tree.append(leaf) }
-            return tree
-        }
-        if entry.past.size > seq {
-            entry.past = CompactRange()
-            entry.pastHasher = nil
-        }
-        if let row = try row(log), row.tree.size <= seq, row.tree.size > entry.past.size {
-            entry.past = row.tree
-        }
-        var past = entry.past
-        try forEachLeaf(of: log, after: past.size, through: seq, &entry.pastHasher) { past.append($0) }
-        entry.past = past
-        return past.size == seq ? past : nil
     }
 
     private func row(_ log: LogID) throws -> LogRow? {
         try store.archive.environment.read { [store] in try store.archive.row(log, $0) }
     }
 
-    private func advance(_ log: LogID, _ seq: Seq, _ entry: Entry) throws {
+    private func advance(_ log: LogID, _ seq: Seq, _ newest: Newest, _ effort: inout Effort) throws {
         // Beyond the journal's events of the log, its row may be further than we are.
         let (_, tailFirst, positions) = store.tailPlaces(of: log)
-        if positions.isEmpty || entry.newest.size + 1 < tailFirst, let row = try row(log), row.tree.size > entry.newest.size {
+        if positions.isEmpty || newest.tree.size + 1 < tailFirst, let row = try row(log), row.tree.size > newest.tree.size {
             // Asked for an older one first: the archived tree is where the next begins all the same.
-            entry.base = row.tree
-            entry.newest = row.tree
-            entry.leaves = []
+            newest.base = row.tree
+            newest.tree = row.tree
+            newest.leaves = []
         }
-        guard seq > entry.newest.size else { return }
-        try forEachLeaf(of: log, after: entry.newest.size, through: seq, &entry.newestHasher) { leaf in
-            entry.newest.append(leaf)
-            entry.leaves.append(leaf)
+        guard seq > newest.tree.size else { return }
+        try forEachLeaf(of: log, after: newest.tree.size, through: seq, newest.hashing, &effort) { leaf in
+            newest.tree.append(leaf)
+            newest.leaves.append(leaf)
         }
-        if entry.leaves.count > Self.leavesMax {
-            let gone = entry.leaves.count - Self.leavesMax / 2
-            for leaf in entry.leaves[..<gone] { entry.base.append(leaf) }
-            entry.leaves.removeFirst(gone)
+        if newest.leaves.count > Self.leavesMax {
+            let gone = newest.leaves.count - Self.leavesMax / 2
+            for leaf in newest.leaves[..<gone] { newest.base.append(leaf) }
+            newest.leaves.removeFirst(gone)
         }
     }
 
     private func forEachLeaf(
-        of log: LogID, after size: Seq, through seq: Seq, _ hasher: inout HasherBox?, _ body: (Hash256) -> Void
+        of log: LogID, after size: Seq, through seq: Seq, _ hashing: Hashing, _ effort: inout Effort, _ body: (Hash256) -> Void
     ) throws {
         if size == seq { return }
+        // Whatever was forgotten since, no hasher here may know it.
+        let ring = store.keys.withLock { $0.ring.version }
+        if hashing.ring !== ring {
+            hashing.hasher = nil
+            hashing.ring = ring
+        }
         let box: HasherBox
-        if let known = hasher {
+        if let known = hashing.hasher {
             box = known
         } else {
             guard try store.writer.withLock({ try $0.number(of: log) }) != nil else { return }
             box = HasherBox(try store.seeds(of: log))
-            hasher = box
+            hashing.hasher = box
         }
         try store.forEachCanonical(of: log, from: size + 1, through: seq) { seq, envelope, bytes, erased in
             guard let leaf = box.hasher.leaf(seq, envelope, bytes, erased) else {
                 throw Archive.damaged(store.path, "the salt of log \(log) seq \(seq) is missing")
             }
+            effort.events += 1
             body(leaf)
         }
     }

@@ -16,7 +16,7 @@ struct LeafHasher: ~Copyable {
         envelope.removeAll()
         body.removeAll()
         Envelope(event).encode(into: &envelope)
-        if event.commitment == nil { event.event.encodeBody(into: &body) }
+        if event.commitment == nil { event.encodeBody(into: &body) }
         return leaf(event.seq, envelope.bytes, body.bytes, event.commitment)
     }
 }

@@ -99,7 +99,7 @@ package struct MerkleProver: Sendable {
 
 extension CompactRange {
     /// The root of a subtree of RFC 6962's recursion, which starts at a multiple of a power of two no smaller than itself.
-    fileprivate var subtreeRoot: Hash256 {
+    var subtreeRoot: Hash256 {
         var hash = hashes[hashes.count - 1]
         for left in hashes.dropLast().reversed() { hash = Merkle.nodeHash(left, hash) }
         return hash

@@ -114,11 +114,16 @@ struct FrameBuilder: ~Copyable {
     }
 
     /// Puts an event, or what is left of one whose body was erased.
-    mutating func put(_ envelope: Envelope, _ event: Event, erased commitment: Hash256? = nil) {
+    mutating func put(_ envelope: Envelope, _ event: Event, _ newer: NewerFields? = nil, erased commitment: Hash256? = nil) {
         self.envelope.removeAll()
         body.removeAll()
         envelope.encode(into: &self.envelope)
-        if let commitment { commitment.withUnsafeBytes { body.put($0) } } else { event.encodeBody(into: &body) }
+        if let commitment {
+            commitment.withUnsafeBytes { body.put($0) }
+        } else {
+            event.encodeBody(into: &body)
+            if let newer { body.put(newer.body) }
+        }
         bytes.put(byte: commitment == nil ? TailFrame.Record.event : TailFrame.Record.erased)
         bytes.put(varint: UInt64(self.envelope.count))
         let start = payloadBytes

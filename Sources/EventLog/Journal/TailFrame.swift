@@ -102,10 +102,13 @@ final class TailFrame: @unchecked Sendable {
 
     func recorded(_ index: Int) throws -> RecordedEvent {
         let envelope = try envelope(index)
-        return RecordedEvent(
+        let body = BodyParts(body: bodyBytes(index))
+        var recorded = RecordedEvent(
             log: envelope.log, seq: envelope.seq, position: firstPosition + Position(index), origin: envelope.origin, hlc: envelope.hlc,
-            event: try Event(envelope: envelope, body: BodyParts(body: bodyBytes(index)), isErased: items[index].isErased),
+            event: try Event(envelope: envelope, body: body, isErased: items[index].isErased),
             targetSeq: envelope.targetSeq == 0 ? nil : envelope.targetSeq, isErased: items[index].isErased, commitment: commitment(index))
+        recorded.newer = .of(envelope, items[index].isErased ? nil : body)
+        return recorded
     }
 
     func envelope(_ index: Int) throws -> Envelope { try Envelope(canonical: envelopeBytes(index)) }

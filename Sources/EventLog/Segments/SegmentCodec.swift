@@ -71,6 +71,11 @@ package enum SegmentCodec {
         private(set) var body = ByteBuffer()
         private var again = ByteBuffer()
 
+        /// Whether just fields of newer versions follow the known ones.
+        private borrowing func isCanonical() -> Bool {
+            (try? EventCodec.checkCanonical(body: body.bytes, known: again.bytes)) != nil
+        }
+
         /// The event at a place, of which `envelope` and `body` hold the canonical bytes then (no body, if it was erased).
         mutating func event(of run: DecodedRun, at place: Int) throws -> RecordedEvent {
             let parsed = run.envelope(at: place)
@@ -87,15 +92,17 @@ package enum SegmentCodec {
                 SegmentError(code, "log \(parsed.log) seq \(parsed.seq): \(what)")
             }
             let kind = Event.Kind(rawValue: parsed.kind)
-            let newer: SegmentError.Code = kind == nil ? .newerVersion : .malformed
             guard parsed.kind != 0, parsed.targetSeq < parsed.seq || kind == nil else { throw refuse("no event of a store") }
-            guard recorded.event.log == parsed.log else { throw refuse("an event of another log", newer) }
-            guard parsed.extra.isEmpty else { throw refuse("fields of a newer version", .newerVersion) }
-            guard recorded.event.references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else { throw refuse("references of another kind", newer) }
+            guard kind == nil || recorded.event.log == parsed.log else { throw refuse("an event of another log") }
+            guard kind == nil || recorded.event.references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else {
+                throw refuse("references of another kind")
+            }
             envelope.removeAll()
             body.removeAll()
             parsed.encode(into: &envelope)
             parts.encode(into: &body)
+            // Whole fields of newer versions, ascending.
+            guard parsed.extra.isEmpty || (try? Envelope(canonical: envelope.bytes)) == parsed else { throw refuse("an envelope that is not canonical") }
             guard envelope.count + body.count <= EventLimits.eventBytesMax + 4096 else { throw refuse("too large", .tooLarge) }
             if recorded.isErased {
                 guard body.count == 0 else { throw refuse("a body that was erased") }
@@ -106,10 +113,8 @@ package enum SegmentCodec {
             }
             again.removeAll()
             recorded.event.encodeBody(into: &again)
-            guard again.count == body.count, again.bytes.isEqual(to: body.bytes) else {
-                // What follows the known fields may be a newer version's.
-                let isLonger = again.count < body.count && UnsafeRawBufferPointer(rebasing: body.bytes[..<again.count]).isEqual(to: again.bytes)
-                throw refuse("a body that is not canonical", isLonger ? .newerVersion : .malformed)
+            guard again.count == body.count && again.bytes.isEqual(to: body.bytes) || kind != nil && recorded.newer != nil && isCanonical() else {
+                throw refuse("a body that is not canonical")
             }
             if kind != nil, let refusal = Acceptance.checkForm(recorded.event) {
                 throw refuse("\(refusal.code.rawValue)", refusal.code == .tooLarge ? .tooLarge : .malformed)

@@ -19,7 +19,7 @@ package final class SegmentEncoder {
             guard event.isErased == (event.commitment != nil) else {
                 throw SegmentError(.malformed, "log \(event.log) seq \(event.seq): an erased event comes with the commitment to its body")
             }
-            if !event.isErased { event.event.encodeBody(into: &bodies) }
+            if !event.isErased { event.encodeBody(into: &bodies) }
             ends.append(bodies.count)
         }
         var start = 0

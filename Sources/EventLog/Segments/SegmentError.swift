@@ -5,8 +5,6 @@ package struct SegmentError: Error, Hashable, CustomStringConvertible {
         case tooLarge
         /// Damaged or forged: no store writes such bytes.
         case malformed
-        /// It holds fields of a newer version, which this one could not give on byte for byte.
-        case newerVersion
     }
     package let code: Code
     package let detail: String

@@ -328,9 +328,9 @@ extension EventStore {
             return bytes
         }
         switch request.work {
-        case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) }
+        case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) + ($1.newer?.byteCount ?? 0) }
         case .adoption(let events, let secrets):
-            return events.reduce(0) { $0 + bound($1.event) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
+            return events.reduce(0) { $0 + bound($1.event) + ($1.newer?.byteCount ?? 0) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
         }
     }
 

@@ -243,9 +243,9 @@ extension EventStore {
         return .checkpoints(ProofFile.Checkpoints(checkpoint1: older, checkpoint2: note, key: key, proof: prover.proof))
     }
 
-    func forEachHeadsEntry(through size: UInt64, _ progress: AuditProgress? = nil, _ body: (UInt64, Hash256) throws -> Void) throws {
+    func forEachHeadsEntry(from first: UInt64 = 0, through size: UInt64, _ progress: AuditProgress? = nil, _ body: (UInt64, Hash256) throws -> Void) throws {
         try archive.environment.read { [archive] transaction in
-            for index in 0..<size {
+            for index in first..<size {
                 if index % Self.hashesATold == 0 { progress?(index, size) }
                 let name = Archive.key(position: index)
                 guard let bytes = try transaction.get(archive.heads, name) else {

@@ -66,6 +66,9 @@ extension EventStore {
         }
     }
 
+    /// Another object after each change of the logs' secrets, as by an erasure: whoever keeps what it made of events compares by identity.
+    package var secretsVersion: AnyObject { keys.withLock { $0.ring.version } }
+
     /// Leaves out so many of the clock's next values.
     package func advanceClock(by count: UInt64) { writer.withLock { $0.advanceClock(by: count) } }
 
@@ -76,15 +79,5 @@ extension EventStore {
     package func checkpointSize() throws -> UInt64 {
         guard let note = try checkpoint() else { return 0 }
         return try Checkpoint.open(note, key: VerifierKey(verifierKey())).size
-    }
-
-    /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
-    package func headsConsistency(from size: UInt64) throws -> [Hash256] {
-        guard let note = try checkpoint() else { return [] }
-        let signed = try Checkpoint.open(note, key: VerifierKey(verifierKey()))
-        guard size < signed.size else { return [] }
-        var prover = MerkleProver(consistencyFrom: size, to: signed.size)
-        try forEachHeadsEntry(through: signed.size) { _, leaf in prover.append(leaf) }
-        return prover.proof
     }
 }

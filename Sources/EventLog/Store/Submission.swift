@@ -8,6 +8,10 @@ public struct Submission: Sendable {
     /// The sender says that it never sent this origin before. If the origin's counter was handled all the same, for another event or for none that was
     /// recorded, the answer is `originConflict` and not what the older event got: a device that was restored from a backup uses counters again.
     package var isFirstSending = false
+    /// What a newer version says of the event.
+    package var newer: NewerFields?
+    /// What is known of the origin already; `nil`: it was not looked for.
+    var recall: Recall?
 
     public init(_ event: Event, origin: Origin? = nil) {
         self.event = event

@@ -172,6 +172,9 @@ final class Writer {
         case .duplicate(let seq):
             if let origin = submission.origin { try mark(event.log, origin, nil, &frame) }
             do {
+                if let known = submission.recall?.event, known.seq == seq {
+                    return .duplicate(Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true))
+                }
                 return .duplicate(try receipt(of: event.log, seq))
             } catch is NotInTailYet {
                 building = frame.tailFrame(number: 0, firstPosition: frameStart)
@@ -189,27 +192,31 @@ final class Writer {
                 guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
-            let receipt = append(event, target, origin, hlc, state, &frame)
+            let receipt = append(event, submission.newer, target, origin, hlc, state, &frame)
             return .accepted(receipt)
         }
     }
 
     private func append(
-        _ event: Event, _ target: Seq, _ origin: Origin, _ hlc: HLC, _ state: LogState, _ frame: inout FrameBuilder, erased commitment: Hash256? = nil
+        _ event: Event, _ newer: NewerFields?, _ target: Seq, _ origin: Origin, _ hlc: HLC, _ state: LogState, _ frame: inout FrameBuilder,
+        erased commitment: Hash256? = nil
     ) -> Receipt {
         let seq = state.row.seq + 1
         let position = nextPosition
-        let references = event.references
+        var references = event.references
+        if let newer, event.content.kind == nil { references = (newer.message, newer.chunkIndex, newer.replyTo) }
         frame.put(
             Envelope(
-                log: event.log, seq: seq, origin: origin, hlc: hlc, author: event.author, kind: event.kindNumber, message: references.message,
-                chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo), event, erased: commitment)
+                log: state.row.id, seq: seq, origin: origin, hlc: hlc, author: event.author, kind: event.kindNumber, message: references.message,
+                chunkIndex: references.chunkIndex, targetSeq: target, replyTo: references.replyTo, extra: newer?.envelope ?? []), event, newer,
+            erased: commitment)
         state.apply(Effect(seq: seq, event: event, targetSeq: target, replica: origin.replica, counter: origin.counter), at: position)
         if collects {
-            collected.append(
-                RecordedEvent(
-                    log: event.log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target == 0 ? nil : target,
-                    isErased: commitment != nil, commitment: commitment))
+            var recorded = RecordedEvent(
+                log: state.row.id, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target == 0 ? nil : target,
+                isErased: commitment != nil, commitment: commitment)
+            recorded.newer = newer
+            collected.append(recorded)
         }
         nextPosition += 1
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
@@ -228,7 +235,7 @@ final class Writer {
         let event = submission.event
         if let origin = submission.origin {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
-            if let known = try handledBefore(event, origin, isFirstSending: submission.isFirstSending) { return known }
+            if let known = try handledBefore(submission, origin) { return known }
         }
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let state = try state(of: .conversation(event.conversation))
@@ -236,19 +243,22 @@ final class Writer {
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
-    private func handledBefore(_ event: Event, _ origin: Origin, isFirstSending: Bool) throws -> Decision? {
+    private func handledBefore(_ submission: Submission, _ origin: Origin) throws -> Decision? {
+        let (event, recall, isFirstSending) = (submission.event, submission.recall, submission.isFirstSending)
         guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
         let lane = state.row.lanes[position]
         guard origin.counter <= lane.mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
         if !isFirstSending, let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
-        if let recorded = try find(origin, in: state) {
+        if let recorded = try recall?.event ?? find(origin, in: state, after: recall?.through ?? 0) {
             var old = ByteBuffer()
             var new = ByteBuffer()
-            recorded.event.encodeBody(into: &old)
+            recorded.encodeBody(into: &old)
             event.encodeBody(into: &new)
+            if let newer = submission.newer { new.put(newer.body) }
             let isSame =
                 recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
-                && recorded.event.conversation == event.conversation && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
+                && recorded.event.conversation == event.conversation && Self.isSame(recorded.newer, submission.newer)
+                && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
             return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
@@ -269,12 +279,19 @@ final class Writer {
         }
     }
 
-    /// The event that a replica made as its how-many-eth of this log.
-    func find(_ origin: Origin, in state: LogState) throws -> RecordedEvent? {
-        var seq: Seq = 1
+    /// Of the envelope: erasing a body takes the rest.
+    private static func isSame(_ old: NewerFields?, _ new: NewerFields?) -> Bool {
+        guard let old else { return new?.envelope.isEmpty ?? true }
+        return new.map(old.isSameEnvelope) ?? old.envelope.isEmpty
+    }
+
+    /// The event that a replica made as its how-many-eth of this log. Reads the log behind `known`, up to which it is not: under the writer's lock, so
+    /// who lets peers ask looks it up before (`OriginIndex.recall`).
+    func find(_ origin: Origin, in state: LogState, after known: Seq = 0) throws -> RecordedEvent? {
+        var seq = known + 1
         // The same one again, as from a peer that repeats itself, is found at once.
         if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter <= origin.counter {
-            seq = cursor.counter == origin.counter ? cursor.seq : cursor.seq + 1
+            seq = max(seq, cursor.counter == origin.counter ? cursor.seq : cursor.seq + 1)
         }
         try refresh(state)
         while seq <= state.row.seq {
@@ -357,7 +374,10 @@ final class Writer {
             frame.put(SecretRecord(log: recorded.log, wrapped: wrapped))
         }
         hlc = max(hlc, recorded.hlc)
-        return (append(recorded.event, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame, erased: recorded.commitment), state.row.number)
+        return (
+            append(recorded.event, recorded.newer, recorded.targetSeq ?? 0, recorded.origin, recorded.hlc, state, &frame, erased: recorded.commitment),
+            state.row.number
+        )
     }
 
     /// The events accepted since it was last asked, in commit order.

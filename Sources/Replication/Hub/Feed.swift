@@ -26,8 +26,9 @@ package struct Feed {
     }
 
     private var wishes: [LogID: Wish] = [:]
-    /// Logs whose runs have not been looked up, the newest wish last.
+    /// Logs whose runs have not been looked up, the newest wish last; each once.
     private var unplanned: [LogID] = []
+    private var queued: Set<LogID> = []
     /// The others: of a log whose first run has not been read, no later one may be sent.
     private var planned: Set<LogID> = []
     /// Logs that are planned together next, if not all are.
@@ -36,8 +37,9 @@ package struct Feed {
     private var runs: [Position] = []
     /// In which run each planned log's archived events end.
     private var lastRun: [LogID: Position] = [:]
-    /// Logs that are wanted behind the archive, the newest wish last.
+    /// Logs that are wanted behind the archive, the newest wish last; each once.
     private var rest: [LogID] = []
+    private var resting: Set<LogID> = []
 
     package init() {}
 
@@ -54,11 +56,9 @@ package struct Feed {
         } else {
             wishes[log] = Wish(next: seq, through: last)
         }
-        unplanned.append(log)
         planned.remove(log)
+        if queued.insert(log).inserted { unplanned.append(log) }
     }
-
-    package mutating func forget(_ log: LogID) { end(log) }
 
     private mutating func end(_ log: LogID) {
         wishes[log] = nil
@@ -96,12 +96,13 @@ package struct Feed {
         if unplanned.count > groupSize, first < .max, try wanted(first, source, ofAny: true) == nil { group = unplanned.suffix(groupSize) }
         groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : Self.firstGroup
         unplanned.removeLast(group.count)
+        queued.subtract(group)
         var found = Set(runs)
         for log in group where wishes[log] != nil {
             planned.insert(log)
             lastRun[log] = places[log]?.last
             found.formUnion(places[log] ?? [])
-            rest.append(log)
+            if resting.insert(log).inserted { rest.append(log) }
         }
         runs = found.sorted(by: >)
         return true
@@ -151,6 +152,7 @@ package struct Feed {
         var bytes = 0
         var stalled: [LogID] = []
         while let log = rest.popLast() {
+            resting.remove(log)
             guard planned.contains(log), let wish = wishes[log] else { continue }
             let last = min(wish.through, source.visibleSeq(log))
             guard wish.next <= last else {
@@ -165,6 +167,7 @@ package struct Feed {
                 return bytes < Self.pieceBytes && events.count < Self.pieceEvents
             }
             // A relaxed store shows an event only once it is synced: the wish waits for that.
+            resting.insert(log)
             if next == wish.next { stalled.append(log) } else { rest.append(log) }
             wishes[log]!.next = next
             if bytes >= Self.pieceBytes || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }

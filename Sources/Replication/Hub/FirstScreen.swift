@@ -22,6 +22,8 @@ struct FirstScreen {
         /// Logs whose events so far are all in `events`.
         var whole: Set<LogID> = []
         var bytes = 0
+        /// What it took to make it.
+        var effort = Effort()
     }
 
     /// A conversation's newest messages that are wanted.
@@ -52,10 +54,10 @@ struct FirstScreen {
         return pages
     }
 
-    /// The next pages, as many as make a frame.
+    /// The next pages, as many as make a frame, or as are made of so many events.
     func part(_ pages: inout ArraySlice<Page>) throws -> Part {
         var part = Part()
-        while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < Self.partBytesMax {
+        while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < Self.partBytesMax, part.effort.events < Self.effortMax {
             pages.removeFirst()
             try add(page, to: &part)
         }
@@ -63,6 +65,7 @@ struct FirstScreen {
     }
 
     private static let partEventsMax = 4096
+    private static let effortMax = 1 << 20
     static let partBytesMax = 512 << 10
 
     /// Adds a conversation's newest messages, over the state before them.
@@ -93,15 +96,9 @@ struct FirstScreen {
         let first = events.firstIndex { if case .messageSent = $0.event.content { true } else { false } } ?? events.endIndex
         events.removeFirst(first)
         let seq = (events.first?.seq ?? visible + 1) - 1
-        guard let base = try base(of: id, at: seq), let range = try hub.heads.tree(of: log, through: seq) else { return }
+        guard let base = try hub.bases.base(of: id, at: seq, &part.effort), let range = try hub.heads.tree(of: log, through: seq, &part.effort) else { return }
         part.bytes += bytes + base.count
         part.bases.append(BaseFrame(log: log, base: base, seq: seq, range: range.encoded, secret: try hub.store.log.secret(of: log)))
         part.events += events
-    }
-
-    /// As the rows have it, where it is the newest; else the log is read up to there, which decodes every run that holds some of it.
-    private func base(of id: ConversationID, at seq: Seq) throws -> [UInt8]? {
-        if let newest = try hub.store.encodedBase(of: id), newest.seq == seq { return newest.base }
-        return try hub.store.encodedBase(of: id, at: seq)
     }
 }

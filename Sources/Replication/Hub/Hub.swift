@@ -8,9 +8,12 @@ public final class Hub: Sendable {
     public let store: ConversationStore
     let options: HubOptions
     /// This opening of the store, for cursors.
-    let incarnation: UInt64
+    package let incarnation: UInt64
     let openings: Incarnations
     let heads: HeadCache
+    let headsLog: HeadsLogProver
+    let origins: OriginIndex
+    let bases: BaseCache
     private let state = Monitor(State())
     let counters = HubCounters()
     let encoders = SegmentEncoders()
@@ -30,6 +33,9 @@ public final class Hub: Sendable {
         self.store = store
         self.options = options
         heads = HeadCache(store: store.log)
+        headsLog = HeadsLogProver(store: store.log)
+        origins = OriginIndex(store: store.log)
+        bases = BaseCache(store: store)
         incarnation = options.execution.random()
         // Set back to a backup, with a wall clock that stands behind, it would else give the times of its lost days again, one by one.
         store.log.advanceClock(by: incarnation & 0x7FFF)
@@ -105,8 +111,8 @@ public final class Hub: Sendable {
     }
 
     /// The root over a log's first events.
-    func root(of log: LogID, at size: Seq) throws -> Hash256 {
-        guard let tree = try heads.tree(of: log, through: size) else {
+    func root(of log: LogID, at size: Seq, _ effort: inout Effort) throws -> Hash256 {
+        guard let tree = try heads.tree(of: log, through: size, &effort) else {
             throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
         }
         return tree.root()

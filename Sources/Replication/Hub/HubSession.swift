@@ -34,10 +34,10 @@ package struct HubSession: Sendable {
     private var isRefreshing = false
     /// Came while another was being checked.
     private var nextToken: String?
-    /// When the peer came, when something was last heard of it, and when it was last asked, in milliseconds.
-    private var came: UInt64
-    private var heard: UInt64
-    private var asked: UInt64
+    /// When the peer came, when something was last heard of it, and when it was last asked.
+    private let came: Instant
+    private var heard: Instant
+    private var asked: Instant
     private var pingID: UInt64
     private var pongs = Allowance()
     private var typings = Allowance()
@@ -62,7 +62,7 @@ package struct HubSession: Sendable {
     static let creditMax: UInt64 = 16 << 20
 
     /// - Parameter seed: for what must differ from session to session; all randomness there is.
-    package init(at now: UInt64, seed: UInt64, limits: Limits = Limits()) {
+    package init(at now: Instant, seed: UInt64, limits: Limits = Limits()) {
         came = now
         heard = now
         asked = now
@@ -80,7 +80,7 @@ package struct HubSession: Sendable {
 
     // In.
 
-    package mutating func receive(_ bytes: [UInt8], at now: UInt64) -> [Effect] {
+    package mutating func receive(_ bytes: [UInt8], at now: Instant) -> [Effect] {
         if isClosed { return [] }
         heard = now
         let frame: Frame
@@ -114,7 +114,7 @@ package struct HubSession: Sendable {
         }
     }
 
-    package mutating func authenticated(_ result: Result<Identity, AuthenticationFailure>, at now: UInt64) -> [Effect] {
+    package mutating func authenticated(_ result: Result<Identity, AuthenticationFailure>, at now: Instant) -> [Effect] {
         if isRefreshing { return refreshed(result) }
         guard case .authenticating(let hello) = state else { return [] }
         switch result {
@@ -151,7 +151,7 @@ package struct HubSession: Sendable {
     private static let notService = Bye(.forbidden, "only a service account may follow everything")
 
     /// The answer to `begin`: from here on events may be sent.
-    package mutating func welcome(_ welcome: Welcome, at now: UInt64) -> [Effect] {
+    package mutating func welcome(_ welcome: Welcome, at now: Instant) -> [Effect] {
         guard case .beginning(let hello) = state else { return [] }
         state = .open
         var welcome = welcome
@@ -163,7 +163,7 @@ package struct HubSession: Sendable {
     }
 
     /// The answer to `push`: its events are decided, and what was accepted is durable.
-    package mutating func pushed(_ accepted: [Accepted], refused: [Refused], bytes: Int, at now: UInt64) -> [Effect] {
+    package mutating func pushed(_ accepted: [Accepted], refused: [Refused], bytes: Int, at now: Instant) -> [Effect] {
         guard isOpen else { return [] }
         var effects: [Effect] = []
         if !accepted.isEmpty, !PlantedBug.dropAcknowledgement.isPlanted { effects.append(.send(.accepted(accepted))) }
@@ -182,27 +182,21 @@ package struct HubSession: Sendable {
         if credit <= 0 { isStarved = true }
     }
 
-    package mutating func tick(at now: UInt64) -> [Effect] {
+    package mutating func tick(at now: Instant) -> [Effect] {
         switch state {
         case .closed: return []
         case .awaitingHello, .authenticating, .beginning:
-            return Self.milliseconds(since: &came, now) >= limits.helloMilliseconds ? end(Bye(.timeout, "the session did not begin in time")) : []
+            return now.milliseconds(since: came) >= limits.helloMilliseconds ? end(Bye(.timeout, "the session did not begin in time")) : []
         case .open:
-            if let expiry = identity?.expiresAt, now >= expiry { return end(Bye(.tokenExpired, "the token has expired")) }
-            let silence = Self.milliseconds(since: &heard, now)
+            if let expiry = identity?.expiresAt, now.wallMilliseconds >= expiry { return end(Bye(.tokenExpired, "the token has expired")) }
+            let silence = now.milliseconds(since: heard)
             if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard for too long")) }
-            let pause = Self.milliseconds(since: &asked, now)
+            let pause = now.milliseconds(since: asked)
             guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now
             pingID &+= 1
             return [.send(.ping(pingID))]
         }
-    }
-
-    /// A clock that was set back starts the time anew: else nothing would be late for as long as it was set back.
-    static func milliseconds(since start: inout UInt64, _ now: UInt64) -> UInt64 {
-        start = min(start, now)
-        return now - start
     }
 
     /// Ends the session from the hub's side.
@@ -248,7 +242,7 @@ package struct HubSession: Sendable {
         return isOpen ? [.pump] : []
     }
 
-    private mutating func take(_ typing: Typing, at now: UInt64) -> [Effect] {
+    private mutating func take(_ typing: Typing, at now: Instant) -> [Effect] {
         guard let identity else { return [] }
         // A service types for many.
         if identity.isService { return [.typing(typing)] }

@@ -11,13 +11,13 @@ struct PushDecision {
     private(set) var submissions: [Submission] = []
     private var places: [Place] = []
 
-    init(_ events: [PushedEvent], from identity: Identity, replica: ReplicaID) {
+    /// `nil`: of one of the events it cannot be said whose it is, so that it could not be answered.
+    init?(_ events: [PushedEvent], from identity: Identity, replica: ReplicaID) {
         for pushed in events {
             guard let recorded = try? EventCodec.decode(envelope: pushed.envelope, body: pushed.body) else {
                 // Whose it is can still be told, so that the replica's outbox goes on.
-                if let envelope = try? pushed.envelope.withUnsafeBytes({ try Envelope(canonical: $0) }) {
-                    places.append(.refused(Self.refusal(envelope.log, envelope.origin, "malformed", "the event's bytes cannot be read")))
-                }
+                guard let (log, origin) = Self.origin(of: pushed.envelope) else { return nil }
+                places.append(.refused(Self.refusal(log, origin, "malformed", "the event's bytes cannot be read")))
                 continue
             }
             let origin = recorded.origin
@@ -27,8 +27,17 @@ struct PushDecision {
             }
             var submission = Submission(recorded.event, origin: origin)
             submission.isFirstSending = pushed.isFirstSending
+            submission.newer = recorded.newer
             places.append(.submitted(submissions.count, recorded.log, origin))
             submissions.append(submission)
+        }
+    }
+
+    /// Of bytes that are no canonical envelope but have these fields.
+    private static func origin(of envelope: [UInt8]) -> (LogID, Origin)? {
+        try? envelope.withUnsafeBytes { bytes in
+            let fields = try Fields(bytes)
+            return (try fields.log(), Origin(replica: try fields.identifier(4), counter: fields.number(5), hlc: HLC(rawValue: 0)))
         }
     }
 

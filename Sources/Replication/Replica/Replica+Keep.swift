@@ -22,6 +22,8 @@ extension Replica {
             throw ReplicaError(.badPeer, "\(error)")
         } catch let error as CodecError {
             throw ReplicaError(.badPeer, "an event cannot be read: \(error.problem)")
+        } catch let error as EventLogError where error.code == .invalidArgument {
+            throw ReplicaError(.badPeer, error.message)
         }
     }
 

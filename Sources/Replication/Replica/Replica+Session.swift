@@ -101,7 +101,12 @@ extension Replica {
             }
             return
         }
-        let key = try savedKey() ?? VerifierKey(welcome.checkpointKey)
+        let key: VerifierKey
+        do {
+            key = try savedKey() ?? VerifierKey(welcome.checkpointKey)
+        } catch is ProofError {
+            throw ReplicaError(.badPeer, "the hub's checkpoint comes without a key")
+        }
         let new: Checkpoint
         do {
             new = try Checkpoint.open(welcome.checkpoint, key: key)

@@ -145,7 +145,7 @@ public final class Replica: Sendable {
             var made: [(event: Event, hlc: HLC)] = []
             var hlc = max(state.lastHLC, store.log.clock)
             for event in events {
-                hlc = hlc.next(wallMilliseconds: options.execution.now())
+                hlc = hlc.next(wallMilliseconds: options.execution.now().wallMilliseconds)
                 made.append((event, hlc))
             }
             let entries = try state.outbox.add(made)

@@ -36,7 +36,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
-    private var askedAt: UInt64 = 0
+    private var askedAt: Instant
     /// Bytes of messages that wait to be handled.
     private let backlog = Monitor(0)
     /// What an honest hub may have on its way, and much more.
@@ -56,7 +56,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         let execution = replica.options.execution
         mailbox = Mailbox(execution)
         preparations = Preparations(replica.store.log, execution)
-        session = ReplicaSession(at: execution.now(), seed: execution.random(), limits: replica.options.limits)
+        askedAt = execution.now()
+        session = ReplicaSession(at: askedAt, seed: execution.random(), limits: replica.options.limits)
         self.token = token
         self.scope = scope
     }
@@ -66,7 +67,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         mailbox.post { [self] in begin() }
     }
 
-    private var now: UInt64 { replica.options.execution.now() }
+    private var now: Instant { replica.options.execution.now() }
 
     /// A whole message has come.
     public func receive(_ message: [UInt8]) {
@@ -101,7 +102,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         mailbox.post { [self] in
             perform(session.tick(at: now))
             // A hub that could not answer then may be able to now.
-            if !missing.isEmpty, HubSession.milliseconds(since: &askedAt, now) >= Self.askAgainMilliseconds {
+            if !missing.isEmpty, now.milliseconds(since: askedAt) >= Self.askAgainMilliseconds {
                 askedAt = now
                 perform(session.fetch(missing.values.sorted { $0.log.sortKey < $1.log.sortKey }))
             }

@@ -24,9 +24,9 @@ package struct ReplicaSession: Sendable {
 
     private var state = State.idle
     private var offered = WireLimits.versions
-    private var began: UInt64
-    private var heard: UInt64
-    private var asked: UInt64
+    private var began: Instant
+    private var heard: Instant
+    private var asked: Instant
     private var pingID: UInt64
     private var awaitedPong: UInt64?
     private var pongs = Allowance()
@@ -41,7 +41,7 @@ package struct ReplicaSession: Sendable {
 
     package static let window: UInt64 = 8 << 20
 
-    package init(at now: UInt64, seed: UInt64, limits: HubSession.Limits = HubSession.Limits()) {
+    package init(at now: Instant, seed: UInt64, limits: HubSession.Limits = HubSession.Limits()) {
         began = now
         heard = now
         asked = now
@@ -54,7 +54,7 @@ package struct ReplicaSession: Sendable {
     package var mayPush: Bool { isOpen && pushCredit > 0 && unanswered < WireLimits.pushesMax }
     package var pushBytes: Int { Int(clamping: max(pushCredit, 0)) }
 
-    package mutating func start(_ hello: Hello, at now: UInt64) -> [Effect] {
+    package mutating func start(_ hello: Hello, at now: Instant) -> [Effect] {
         guard state == .idle else { return [] }
         state = .awaitingWelcome
         began = now
@@ -63,7 +63,7 @@ package struct ReplicaSession: Sendable {
         return [.send(.hello(hello))]
     }
 
-    package mutating func receive(_ bytes: [UInt8], at now: UInt64) -> [Effect] {
+    package mutating func receive(_ bytes: [UInt8], at now: Instant) -> [Effect] {
         if isClosed { return [] }
         heard = now
         let frame: Frame
@@ -155,16 +155,16 @@ package struct ReplicaSession: Sendable {
 
     package mutating func typing(_ typing: Typing) -> [Effect] { isOpen ? [.send(.typing(typing))] : [] }
 
-    package mutating func tick(at now: UInt64) -> [Effect] {
+    package mutating func tick(at now: Instant) -> [Effect] {
         switch state {
         case .idle, .closed: return []
         case .awaitingWelcome:
             return
-                HubSession.milliseconds(since: &began, now) >= limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
+                now.milliseconds(since: began) >= limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
         case .open:
-            let silence = HubSession.milliseconds(since: &heard, now)
+            let silence = now.milliseconds(since: heard)
             if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard of the hub for too long")) }
-            let pause = HubSession.milliseconds(since: &asked, now)
+            let pause = now.milliseconds(since: asked)
             guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now
             pingID &+= 1

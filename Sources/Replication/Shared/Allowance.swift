@@ -4,9 +4,9 @@ struct Allowance: Sendable {
     private var second: UInt64 = 0
     private var count = 0
 
-    mutating func take(at now: UInt64) -> Bool {
-        if now / 1000 != second {
-            second = now / 1000
+    mutating func take(at now: Instant) -> Bool {
+        if now.monotonicMilliseconds / 1000 != second {
+            second = now.monotonicMilliseconds / 1000
             count = 0
         }
         guard count < Self.countMax else { return false }

@@ -39,15 +39,14 @@ package final class Mailbox: Sendable {
 public struct Execution: Sendable {
     package var run: @Sendable (@escaping @Sendable () -> Void) -> Void
     package var append: @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void
-    /// Milliseconds since 1970.
-    package var now: @Sendable () -> UInt64
+    package var now: @Sendable () -> Instant
     /// Randomness: a seed for a session, an incarnation, a nonce's half.
     package var random: @Sendable () -> UInt64
 
     package init(
         run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
         append: @escaping @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void,
-        now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
+        now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64
     ) {
         self.run = run
         self.append = append
@@ -66,10 +65,10 @@ public struct Execution: Sendable {
                 }
             }
         },
-        now: { WallClock.milliseconds }, random: { .random(in: 1 ... .max) })
+        now: { .now }, random: { .random(in: 1 ... .max) })
 
     /// Everything on the calling thread.
-    package static func inline(now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64) -> Execution {
+    package static func inline(now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64) -> Execution {
         Execution(
             run: { $0() },
             append: { store, submissions, reply in reply(Result { try store.appendBlocking(submissions) }) },

@@ -352,6 +352,7 @@ extension LogNote {
     fileprivate init(_ fields: Fields) throws {
         log = try fields.log()
         secret = fields.bytes(3)
+        guard secret.isEmpty || PuncturedSeeds(secret: secret) != nil else { throw CodecError(.badValue) }
         head = fields.has(4) ? try fields.head(4) : nil
     }
 }

@@ -52,7 +52,7 @@ package final class Simulation: @unchecked Sendable {
     }
 
     func execution(_ clock: NodeClock) -> Execution {
-        .inline(now: { clock.wallMilliseconds }, random: { [self] in max(sessionSeeds.next(), 1) })
+        .inline(now: { clock.instant }, random: { [self] in max(sessionSeeds.next(), 1) })
     }
 
     func makeLink(_ name: String) -> Link {

@@ -1,4 +1,5 @@
 internal import EventLog
+package import Replication
 
 /// A node's wall clock: wrong by up to a year, and set anew now and then. Lives over the node's restarts.
 package final class NodeClock: Sendable {
@@ -18,6 +19,10 @@ package final class NodeClock: Sendable {
     package var skew: Int64 { state.withLock { $0.skew } }
 
     package var wallMilliseconds: UInt64 { state.withLock { UInt64(Int64(Self.start + $0.now) + $0.skew) } }
+
+    package var instant: Instant {
+        state.withLock { Instant(wallMilliseconds: UInt64(Int64(Self.start + $0.now) + $0.skew), monotonicMilliseconds: $0.now) }
+    }
 
     package var uptime: Duration { state.withLock { .milliseconds($0.now) } }
 }

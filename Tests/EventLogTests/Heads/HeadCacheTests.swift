@@ -58,7 +58,30 @@ import Testing
         _ = try store.appendBlocking([sent(9000, in: 1, "more")])
         #expect(try cache.tree(of: logs[0], through: 3002)?.size == 3002)
         for seq in [3001, 3000, 100] as [Seq] { #expect(try cache.tree(of: logs[0], through: seq) == trees[Int(seq)], "\(seq)") }
+        // What was passed once is not passed again: a peer that probes a log does not have it hashed each time.
+        _ = try cache.tree(of: logs[0], through: 2400)
+        for seq in (1...2900 as ClosedRange<Seq>).shuffled().prefix(40) {
+            var effort = Effort()
+            #expect(try cache.tree(of: logs[0], through: seq, &effort) == trees[Int(seq)], "\(seq)")
+            #expect(effort.events <= 1024, "\(seq)")
+        }
         try store.close()
+    }
+
+    @Test("Trees of the past: many are passed, few are kept, and none is far")
+    func past() {
+        var past = PastTrees()
+        var tree = CompactRange()
+        for size in 1...100_000 as ClosedRange<UInt64> {
+            tree.append(Hash256(), level: 0)
+            past.note(tree)
+            if size.isMultiple(of: 9973) { #expect(size - past.nearest(size).size <= max(1024, size / 16)) }
+        }
+        for size in stride(from: 1 as UInt64, through: 100_000, by: 997) {
+            let near = past.nearest(size)
+            #expect(near.size <= size && size - near.size < 8192)
+        }
+        #expect(past.count <= 64)
     }
 
     @Test("I2, I6: what does not follow, or lacks its salt, extends no tree")

@@ -122,18 +122,24 @@ import Testing
         }
         #expect(try code() == nil)
         #expect(try code({ $0.seq = 0 }) == .malformed)
-        #expect(try code({ $0.extra = [15 << 3, 1] }) == .newerVersion)
+        #expect(try code({ $0.extra = [15 << 3, 1] }) == nil)
+        for extra in [[13 << 3, 1], [15 << 3], [15 << 3, 1, 14 << 3, 1], [15 << 3 | 3]] as [[UInt8]] {
+            #expect(try code({ $0.extra = extra }) == .malformed)
+        }
         #expect(try code({ $0.message = nil }) == .malformed)
         #expect(try code({ $0.chunkIndex = 1 }) == .malformed)
         #expect(try code({ $0.targetSeq = 4 }) == .malformed)
         #expect(try code({ $0.log = .user(user("ann")) }) == .malformed)
-        #expect(try code({ $0.kind = 77 }) == .newerVersion)
+        #expect(try code({ $0.kind = 77 }) == nil)
         let unknown = try code {
             $0.kind = 77
             $0.message = nil
         }
         #expect(unknown == nil)
-        #expect(try code({ _ in }, body + [6 << 3, 1]) == .newerVersion)
+        #expect(try code({ _ in }, body + [6 << 3, 1]) == nil)
+        for rest in [[5 << 3, 1], [6 << 3], [7 << 3, 1, 6 << 3, 1], [6 << 3, 1, 6 << 3, 1]] as [[UInt8]] {
+            #expect(try code({ _ in }, body + rest) == .malformed, "\(rest)")
+        }
         #expect(try code({ _ in }, [2 << 3, 0]) != nil)
         #expect(try code({ _ in }, [1 << 3 | 2, 2, 0xC3, 0x28]) == .malformed)
         #expect(try code({ _ in }, [1 << 3 | 2]) == .malformed)

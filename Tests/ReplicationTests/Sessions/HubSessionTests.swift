@@ -104,13 +104,20 @@ import Testing
         #expect(session.tick(at: 69_999).sent == [.ping(10)])
     }
 
-    @Test("a clock that is set back makes nobody late, and nobody late for ever") func clockBack() {
-        var session = HubState.open.make(at: 1_000_000_000)
-        #expect(session.tick(at: 5).isEmpty)
-        #expect(session.tick(at: 20_005).sent.count == 1)
-        #expect(session.tick(at: 50_005).bye?.code == .timeout)
-        var early = HubState.awaitingHello.make(at: .max)
-        #expect(early.tick(at: 0).isEmpty && early.tick(at: 10_000).bye?.code == .timeout)
+    @Test("a wall clock that is set forward or back changes no deadline", arguments: [0, 1_000_000_000, .max] as [UInt64])
+    func clockSet(_ wall: UInt64) {
+        func later(_ milliseconds: UInt64) -> Instant { Instant(wallMilliseconds: wall, monotonicMilliseconds: milliseconds) }
+        var session = HubState.open.make(at: 500_000_000)
+        #expect(session.tick(at: later(500_019_999)).isEmpty)
+        #expect(session.tick(at: later(500_020_000)).sent == [.ping(8)])
+        #expect(session.tick(at: later(500_049_000)).sent == [.ping(9)])
+        #expect(session.tick(at: later(500_050_000)).bye?.code == .timeout)
+        var early = HubState.awaitingHello.make(at: 500_000_000)
+        #expect(early.tick(at: later(500_009_999)).isEmpty)
+        #expect(early.tick(at: later(500_010_000)).bye?.code == .timeout)
+        // A token ends by the wall clock: it was made by another machine.
+        var expiring = HubState.open.make(at: 500_000_000, expiresAt: 600_000_000)
+        #expect((expiring.tick(at: later(500_000_001)).bye?.code == .tokenExpired) == (wall >= 600_000_000))
     }
 
     @Test("PINGs are answered, but not more than ten a second") func pings() {

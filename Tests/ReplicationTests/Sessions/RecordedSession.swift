@@ -5,7 +5,7 @@ import EventLog
 struct RecordedSession {
     private var hub = HubSession(at: 0, seed: 100)
     private var replica = ReplicaSession(at: 0, seed: 200)
-    private var now: UInt64 = 0
+    private var now: Instant = 0
     private(set) var messages: [FrameVectors.Session.Message] = []
     private var events: [EventsFrame.Item] = []
     private let cursor = FrameSamples.cursor

@@ -35,8 +35,16 @@ import Testing
         #expect(session.receive(Frame.pong(9).encoded(), at: 45_000).isEmpty)
         #expect(session.tick(at: 94_999).sent == [.ping(10)])
         #expect(session.tick(at: 95_000).bye?.code == .timeout)
-        var back = ReplicaSessionState.open.make(at: 1_000_000)
-        #expect(back.tick(at: 0).isEmpty && back.tick(at: 50_000).bye?.code == .timeout)
+    }
+
+    @Test("a wall clock that is set forward or back changes no deadline", arguments: [0, 1_000_000_000, .max] as [UInt64])
+    func clockSet(_ wall: UInt64) {
+        var session = ReplicaSessionState.open.make(at: 500_000_000)
+        #expect(session.tick(at: Instant(wallMilliseconds: wall, monotonicMilliseconds: 500_019_999)).isEmpty)
+        #expect(session.tick(at: Instant(wallMilliseconds: wall, monotonicMilliseconds: 500_050_000)).bye?.code == .timeout)
+        var waiting = ReplicaSessionState.awaitingWelcome.make(at: 500_000_000)
+        #expect(waiting.tick(at: Instant(wallMilliseconds: wall, monotonicMilliseconds: 500_009_999)).isEmpty)
+        #expect(waiting.tick(at: Instant(wallMilliseconds: wall, monotonicMilliseconds: 500_010_000)).bye?.code == .timeout)
     }
 
     @Test("what was kept is given back, in pieces") func credit() {

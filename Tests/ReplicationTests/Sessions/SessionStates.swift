@@ -1,11 +1,11 @@
 import EventLog
-@testable import Replication
+@testable public import Replication
 
 /// The sessions in each of their states (docs/PROTOCOL.md, "States").
 enum HubState: String, CaseIterable, Sendable {
     case awaitingHello, authenticating, beginning, open, refreshing, closed
 
-    func make(_ hello: Hello = FrameSamples.hello(), at now: UInt64 = 0, expiresAt: UInt64? = nil, isService: Bool = false) -> HubSession {
+    func make(_ hello: Hello = FrameSamples.hello(), at now: Instant = 0, expiresAt: UInt64? = nil, isService: Bool = false) -> HubSession {
         var session = HubSession(at: now, seed: 7)
         if self == .awaitingHello { return session }
         _ = session.receive(Frame.hello(hello).encoded(), at: now)
@@ -22,7 +22,7 @@ enum HubState: String, CaseIterable, Sendable {
 enum ReplicaSessionState: String, CaseIterable, Sendable {
     case idle, awaitingWelcome, open, closed
 
-    func make(_ welcome: Welcome = FrameSamples.welcome, at now: UInt64 = 0) -> ReplicaSession {
+    func make(_ welcome: Welcome = FrameSamples.welcome, at now: Instant = 0) -> ReplicaSession {
         var session = ReplicaSession(at: now, seed: 7)
         if self == .idle { return session }
         _ = session.start(FrameSamples.hello(), at: now)
@@ -30,6 +30,16 @@ enum ReplicaSessionState: String, CaseIterable, Sendable {
         _ = session.receive(Frame.welcome(welcome).encoded(), at: now)
         if self == .closed { _ = session.end(Bye(.normal)) }
         return session
+    }
+}
+
+/// A moment by clocks that agree.
+extension Instant: ExpressibleByIntegerLiteral {
+    public init(integerLiteral milliseconds: UInt64) { self.init(wallMilliseconds: milliseconds, monotonicMilliseconds: milliseconds) }
+
+    static func += (instant: inout Instant, milliseconds: UInt64) {
+        instant.wallMilliseconds += milliseconds
+        instant.monotonicMilliseconds += milliseconds
     }
 }
 

@@ -1,0 +1,64 @@
+/// Proves that a store's log of heads only grew, for each peer that comes, without reading the log for each.
+///
+/// Keeps the hashes of its tree from subtrees of 256 entries up: half a byte an entry. Entries are immutable, so what was read once stays true; what a newer
+/// checkpoint added is read when it is first asked for. A proof then reads at most 512 entries.
+///
+/// Safe to use from any thread.
+package final class HeadsLogProver: Sendable {
+    private let store: EventStore
+    /// `levels[k][i]`: the root over the 2^(8 + k) entries from i · 2^(8 + k) on.
+    private let levels = Monitor<[[Hash256]]>([[]])
+
+    private static let blockEntries: UInt64 = 256
+
+    package init(store: EventStore) { self.store = store }
+
+    /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
+    ///
+    /// - Throws: `EventLogError` with code `damaged`: the entries do not give the signed root.
+    package func consistency(from size: UInt64) throws -> [Hash256] {
+        guard let note = try store.checkpoint() else { return [] }
+        let signed = try Checkpoint.open(note, key: VerifierKey(store.verifierKey()))
+        guard size < signed.size else { return [] }
+        return try levels.withLock { levels in
+            try extend(&levels, to: signed.size)
+            guard try root(0..<signed.size, levels) == signed.root else {
+                throw Archive.damaged(store.path, "the log of heads does not give the checkpoint's root (I6)")
+            }
+            return try MerkleProver.consistencyRanges(from: size, to: signed.size).map { try root($0, levels) }
+        }
+    }
+
+    private func extend(_ levels: inout [[Hash256]], to size: UInt64) throws {
+        while UInt64(levels[0].count + 1) * Self.blockEntries <= size {
+            let first = UInt64(levels[0].count) * Self.blockEntries
+            var hash = try block(first..<first + Self.blockEntries)
+            var level = 0
+            while true {
+                levels[level].append(hash)
+                guard levels[level].count.isMultiple(of: 2) else { break }
+                hash = Merkle.nodeHash(levels[level][levels[level].count - 2], hash)
+                level += 1
+                if level == levels.count { levels.append([]) }
+            }
+        }
+    }
+
+    /// The root over entries that are a subtree of RFC 6962's recursion.
+    private func root(_ range: Range<UInt64>, _ levels: [[Hash256]]) throws -> Hash256 {
+        let count = range.upperBound - range.lowerBound
+        if count.nonzeroBitCount == 1, count >= Self.blockEntries {
+            let level = count.trailingZeroBitCount - Self.blockEntries.trailingZeroBitCount
+            if level < levels.count, range.lowerBound / count < UInt64(levels[level].count) { return levels[level][Int(range.lowerBound / count)] }
+        }
+        if count <= Self.blockEntries { return try block(range) }
+        let middle = range.lowerBound + Merkle.split(count)
+        return Merkle.nodeHash(try root(range.lowerBound..<middle, levels), try root(middle..<range.upperBound, levels))
+    }
+
+    private func block(_ range: Range<UInt64>) throws -> Hash256 {
+        var tree = CompactRange(begin: range.lowerBound)
+        try store.forEachHeadsEntry(from: range.lowerBound, through: range.upperBound) { _, leaf in tree.append(leaf) }
+        return tree.subtreeRoot
+    }
+}

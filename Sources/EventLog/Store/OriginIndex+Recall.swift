@@ -1,0 +1,48 @@
+/// What is known of an event before the writer is asked: whether its origin was recorded among a log's first events.
+struct Recall: Sendable {
+    /// All events up to here were looked at.
+    var through: Seq
+    /// The event of this origin; `nil`: none up to there is.
+    var event: RecordedEvent?
+}
+
+extension OriginIndex {
+    /// Looks up submissions whose origins their lanes' marks say were handled before, and notes in them what is found: then the writer, who decides, has
+    /// nothing to read of what is old while all others wait for it.
+    ///
+    /// - Throws: `EventLogError` with code `damaged` or `closed`.
+    package func recall(_ submissions: inout [Submission]) throws -> Effort {
+        var effort = Effort()
+        for (log, repeats) in try store.repeats(among: submissions) {
+            // As they lie: each run is decoded once.
+            for known in repeats.sorted(by: { ($0.replica, $0.counter) < ($1.replica, $1.counter) }) {
+                let (seq, through) = try find(known.replica, known.counter, in: log, &effort)
+                submissions[known.index].recall = Recall(through: through, event: try seq.flatMap { try store.event(in: log, at: $0) })
+            }
+        }
+        return effort
+    }
+}
+
+extension EventStore {
+    fileprivate struct Repeat {
+        var index: Int
+        var replica: ReplicaID
+        var counter: UInt64
+    }
+
+    /// Those of submissions that were handled before and whose answers are not kept beside the log.
+    fileprivate func repeats(among submissions: [Submission]) throws -> [LogID: [Repeat]] {
+        try checkOpen()
+        return try writer.withLock { writer in
+            var result: [LogID: [Repeat]] = [:]
+            for (index, submission) in submissions.enumerated() {
+                guard let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row, let lane = row.lane(origin.replica),
+                    origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].refusal(of: origin.counter) == nil
+                else { continue }
+                result[submission.event.log, default: []].append(Repeat(index: index, replica: origin.replica, counter: origin.counter))
+            }
+            return result
+        }
+    }
+}

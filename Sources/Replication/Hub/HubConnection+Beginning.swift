@@ -1,0 +1,76 @@
+internal import ConversationStore
+
+/// What a peer lacks when it comes.
+extension HubConnection {
+    func begin(_ identity: Identity, _ hello: Hello) {
+        scope = hello.scope
+        scopeNames = scope.names
+        replica = hello.replica
+        guarded {
+            // Told of changes from here on; what happened before is looked up.
+            hub.joined(self, identity, seesEverything: seesEverything)
+            let isValid = try hello.cursor.map { cursor in
+                try cursor.store == hub.id
+                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
+                    && hello.checkpointSize <= hub.store.log.checkpointSize()
+            }
+            var welcome = Welcome(
+                version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
+                store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+            try addCheckpoint(to: &welcome, since: hello.checkpointSize)
+            awaitsHeads = welcome.isGone
+            let effects = session.welcome(welcome, at: now)
+            if isValid ?? true { try want(after: hello.cursor?.position ?? 0, identity, hello) }
+            perform(effects)
+        }
+    }
+
+    /// Whether an event that the peer has is this hub's own.
+    private func holds(_ event: HeldEvent?) throws -> Bool {
+        guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
+        guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
+        return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
+    }
+
+    private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
+        guard let checkpoint = try hub.store.log.checkpoint() else { return }
+        welcome.checkpoint = checkpoint
+        welcome.checkpointKey = try hub.store.log.verifierKey()
+        if size > 0 { welcome.consistency = try hub.headsLog.consistency(from: size) }
+    }
+
+    /// Finds what a replica at a position lacks: the user's logs that changed since, each from its first event behind that position.
+    private func want(after position: Position, _ identity: Identity, _ hello: Hello) throws {
+        var changes = hub.withIndex { $0.changes(for: identity, seesEverything: seesEverything, after: position) }.filter { isInScope($0.log) }
+        changes.sort { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }
+        if case .newest(let conversations, _) = scope {
+            let newest = changes.filter { if case .conversation = $0.log { true } else { false } }.suffix(Int(clamping: conversations))
+            changes = changes.filter { if case .conversation = $0.log { false } else { true } } + newest
+        }
+        if position == 0, hello.wantsFirstScreen { screen = try FirstScreen(hub, identity, scope).pages()[...] }
+        var offers: [HeadsFrame.Item] = []
+        for change in changes {
+            if position == 0 {
+                // Of a part that was asked for, the newest messages are on their way already.
+                if case .newest = scope, case .conversation = change.log { continue }
+                feed.want(change.log, from: 1)
+                continue
+            }
+            guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
+            if change.joinedSeq >= first || change.leftSeq >= first {
+                // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
+                if change.leftSeq == 0 { feed.want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
+            } else {
+                feed.want(change.log, from: first)
+            }
+        }
+        held += Self.frames(of: offers)
+    }
+
+    func offer(_ log: LogID) throws -> HeadsFrame.Item? {
+        let seq = visibleSeq(log)
+        guard seq > 0, let tree = try hub.heads.tree(of: log, through: seq) else { return nil }
+        offered.insert(log)
+        return HeadsFrame.Item(log: log, head: LogHead(size: seq, root: tree.root()))
+    }
+}

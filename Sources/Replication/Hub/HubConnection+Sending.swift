@@ -1,0 +1,100 @@
+internal import ConversationStore
+
+/// What goes to a peer: as long as there is credit, some at a time.
+extension HubConnection {
+    func pump() {
+        let (changed, joined) = inbox.withLock { inbox -> ([LogID: Seq], Set<LogID>) in
+            inbox.isWoken = false
+            defer {
+                inbox.changed = [:]
+                inbox.joined = []
+            }
+            return (inbox.changed, inbox.joined)
+        }
+        guard session.isOpen else {
+            // Told of too early: left for the time behind WELCOME.
+            if !session.isClosed { for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) } }
+            return
+        }
+        guarded {
+            for frame in held { transmit(frame) }
+            held = []
+            // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
+            // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
+            if awaitsHeads || hasDenied {
+                for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
+                return try feedSome()
+            }
+            var offers: [HeadsFrame.Item] = []
+            for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) where isInScope(log) && !offered.contains(log) {
+                guard joined.contains(log) else {
+                    feed.want(log, from: seq)
+                    continue
+                }
+                if let offer = try offer(log) { offers.append(offer) }
+            }
+            for frame in Self.frames(of: offers) { transmit(frame) }
+            try feedSome()
+        }
+    }
+
+    /// Pieces sent before others get their turn.
+    private static let piecesAtOnce = 8
+
+    private var source: Feed.Source { Feed.Source(store: hub.store.log, heads: hub.heads, encode: hub.encoders.encode, visibleSeq: visibleSeq) }
+
+    private func sendScreen(_ identity: Identity) throws {
+        let part = try FirstScreen(hub, identity, scope).part(&screen)
+        allowance.spend(part.effort)
+        for base in part.bases {
+            let bytes = Frame.base(base).encoded()
+            session.fed(bytes: bytes.count)
+            hub.counters.sent(bytes.count, events: 0)
+            send(bytes)
+        }
+        if let piece = try feed.piece(of: part.events, whole: part.whole, source) { transmit(piece) }
+    }
+
+    /// Offers of logs, in frames of a size.
+    static func frames(of offers: [HeadsFrame.Item]) -> [Frame] {
+        stride(from: 0, to: offers.count, by: offersMax).map { start in
+            .heads(HeadsFrame(heads: Array(offers[start..<min(start + offersMax, offers.count)]), isProbe: false))
+        }
+    }
+
+    private static let offersMax = 1024
+
+    private func transmit(_ piece: Feed.Piece) {
+        let bytes = piece.frame.encoded()
+        session.fed(bytes: bytes.count)
+        hub.counters.sent(bytes.count, events: piece.events)
+        send(bytes)
+    }
+
+    private func feedSome() throws {
+        if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
+        let source = source
+        for _ in 0..<Self.piecesAtOnce {
+            guard session.mayFeed, let identity = session.who else { return }
+            if !screen.isEmpty {
+                // Goes on with the clock: the states may have to be made of long logs.
+                guard allowance.isLeft(at: now) else { return }
+                try sendScreen(identity)
+                continue
+            }
+            guard let piece = try feed.next(source) else { return tellPosition() }
+            transmit(piece)
+        }
+        wake()
+    }
+
+    /// Says up to where the peer has everything, if nothing is left to send.
+    private func tellPosition() {
+        let isUnfinished = !feed.isEmpty || !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || hasDenied || awaitsHeads
+        guard !isUnfinished || PlantedBug.advanceCursorEarly.isPlanted else { return }
+        let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
+        guard let position, position != toldPosition else { return }
+        toldPosition = position
+        transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
+    }
+}

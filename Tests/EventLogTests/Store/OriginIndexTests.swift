@@ -1,0 +1,92 @@
+import Testing
+
+@testable import EventLog
+
+@Suite("Origins of long logs") struct OriginIndexTests {
+    let directory = TemporaryDirectory()
+    private let lanes = (0..<3 as Range<UInt64>).map { ReplicaID(high: 0x1A, low: $0) }
+
+    private func submission(_ lane: ReplicaID, _ counter: UInt64, _ id: UInt64, _ text: String = "text", isFirst: Bool = false) -> Submission {
+        var made = sent(id, in: 1, text)
+        made.origin = Origin(replica: lane, counter: counter, hlc: HLC(milliseconds: counter))
+        made.isFirstSending = isFirst
+        return made
+    }
+
+    /// Some thousand events of three lanes, with counters left out, part of them archived.
+    private func fill(_ store: EventStore) throws -> [Origin: Seq] {
+        _ = try store.appendBlocking([created(1)])
+        var seqs: [Origin: Seq] = [:]
+        var counters: [UInt64] = [0, 0, 0]
+        for round in 0..<50 as Range<UInt64> {
+            let batch = (0..<100 as Range<UInt64>).map { index -> Submission in
+                let lane = round < 30 ? Int((round + index / 7) % 2) : Int(index % 3)
+                counters[lane] += index % 5 == 0 ? 2 : 1
+                return submission(lanes[lane], counters[lane], round * 100 + index)
+            }
+            for (submission, outcome) in zip(batch, try store.appendBlocking(batch)) { seqs[submission.origin!] = try #require(outcome.receipt).seq }
+            if round == 35 { try store.flush() }
+        }
+        return seqs
+    }
+
+    @Test("I3: an origin is found where it was recorded, and no other; archived or not, while the log grows")
+    func find() throws {
+        let store = try EventStore.open(at: directory.store)
+        let seqs = try fill(store)
+        let log = LogID.conversation(conversation(1))
+        for index in [OriginIndex(store: store), OriginIndex(store: store, bytesMax: 0)] {
+            var effort = Effort()
+            for origin in seqs.keys.shuffled().prefix(200) {
+                #expect(try index.find(origin.replica, origin.counter, in: log, &effort).seq == seqs[origin])
+                let next = Origin(replica: origin.replica, counter: origin.counter + 1, hlc: HLC(milliseconds: origin.counter + 1))
+                #expect(try index.find(next.replica, next.counter, in: log, &effort).seq == seqs[next])
+            }
+            #expect(try index.find(ReplicaID(high: 9, low: 9), 1, in: log, &effort).seq == nil)
+            #expect(try index.find(lanes[0], .max, in: log, &effort) == (nil, 5001))
+            #expect(try index.find(lanes[0], 2, in: .user(user("nobody")), &effort) == (nil, 0))
+        }
+        try store.flush()
+        let index = OriginIndex(store: store)
+        var effort = Effort()
+        _ = try index.find(lanes[0], 2, in: log, &effort)
+        #expect(effort.events > 4000)
+        for origin in seqs.keys.shuffled().prefix(50) {
+            effort = Effort()
+            #expect(try index.find(origin.replica, origin.counter, in: log, &effort).seq == seqs[origin])
+            // What it costs does not grow with the log.
+            #expect(effort.events <= 2048)
+        }
+        try store.close()
+    }
+
+    @Test("I3: what was looked up before gets the answers that the writer finds by itself")
+    func recall() throws {
+        let store = try EventStore.open(at: directory.store)
+        let seqs = try fill(store)
+        _ = try store.appendBlocking([submission(lanes[0], 100_000, 1, "another content")])
+        let index = OriginIndex(store: store)
+        var asked: [Submission] = []
+        for (number, origin) in seqs.keys.shuffled().prefix(100).enumerated() {
+            let id = try #require(try store.event(in: .conversation(conversation(1)), at: seqs[origin]!)?.event.references.message?.low)
+            asked.append(submission(origin.replica, origin.counter, id, number % 3 == 0 ? "other" : "text", isFirst: number % 2 == 0))
+        }
+        asked.append(submission(lanes[0], 100_000, 1, "another content"))
+        asked.append(submission(lanes[0], 2, 1, isFirst: true))
+        asked.append(submission(lanes[1], 3, 90_000, isFirst: true))
+        var recalled = asked
+        #expect(try index.recall(&recalled).events > 0)
+        #expect(recalled.allSatisfy { $0.recall != nil || $0.origin!.counter == 100_000 })
+        let plain = try store.appendBlocking(asked)
+        #expect(try store.appendBlocking(recalled) == plain)
+        #expect(plain.contains { $0.refusal == .originConflict } && plain.contains { $0.receipt != nil })
+        // An event that came between: it is looked for behind what was looked at.
+        var late = [submission(lanes[2], 200_000, 80_000)]
+        var effort = Effort()
+        let (_, through) = try index.find(lanes[2], 200_000, in: .conversation(conversation(1)), &effort)
+        late[0].recall = Recall(through: through, event: nil)
+        let receipt = try #require(try store.appendBlocking(late)[0].receipt)
+        #expect(try store.appendBlocking(late) == [.duplicate(receipt)])
+        try store.close()
+    }
+}

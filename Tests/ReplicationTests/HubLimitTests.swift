@@ -1,0 +1,91 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+/// What one peer may cost a hub.
+@Suite struct HubLimitTests {
+    /// An event whose envelope says the same in another order.
+    private func unsorted(_ pushed: PushedEvent) -> [UInt8] {
+        // The log is the first field, of 18 bytes.
+        Array(pushed.envelope.dropFirst(18) + pushed.envelope.prefix(18))
+    }
+
+    @Test("an event that cannot be read is refused if it can be said whose it is; else the session ends") func unreadable() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let peer = try await RawPeer(world.hub, ada)
+            let origin = Origin(replica: peer.replica, counter: 4, hlc: HLC(milliseconds: 5))
+            let recorded = RecordedEvent(
+                log: .conversation(chat), seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: message("x", in: chat, by: ada), targetSeq: nil)
+            let (envelope, body) = EventCodec.encode(recorded)
+            let sound = PushedEvent(envelope: envelope, body: body, isFirstSending: true)
+            peer.send(.push([PushedEvent(envelope: unsorted(sound), body: body, isFirstSending: true)]))
+            try await eventually { peer.answers > 0 }
+            #expect(peer.refused == [Refused(log: .conversation(chat), replica: peer.replica, counter: 4, code: "malformed", detail: peer.refused[0].detail)])
+            #expect(peer.bye == nil)
+            peer.send(.push([sound, PushedEvent(envelope: [1, 2, 3], body: body, isFirstSending: true)]))
+            try await eventually { peer.bye != nil }
+            #expect(peer.bye?.code == .protocolError && peer.answers == 1)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 1)
+        }
+    }
+
+    @Test("names and heads that a peer makes up are not remembered") func madeUp() async throws {
+        try await withWorld { world in
+            _ = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let peer = try await RawPeer(world.hub, ada) {
+                $0.scope = .newest(conversations: 5, messages: 5)
+                $0.credit = WireLimits.creditMin
+                $0.cursor = Cursor(store: world.hub.store.log.id, incarnation: 0, position: 1)
+            }
+            let nothing = CompactRange().root()
+            for number in 0..<50 as Range<UInt64> {
+                let heads = (0..<100 as Range<UInt64>).map {
+                    HeadsFrame.Item(log: .conversation(ConversationID(high: number, low: $0)), head: LogHead(size: 0, root: nothing))
+                }
+                peer.send(.heads(HeadsFrame(heads: heads, isProbe: false, isLast: number % 2 == 1)))
+            }
+            peer.send(.ping(77))
+            try await eventually { peer.frames.contains(.pong(77)) }
+            #expect(peer.footprint < 20)
+            peer.end()
+        }
+    }
+
+    @Test("what a peer has a hub read beyond its allowance waits, and is answered in the end") func allowance() {
+        func isLeft(_ allowance: WorkAllowance, at now: Instant) -> Bool {
+            var allowance = allowance
+            return allowance.isLeft(at: now)
+        }
+        var allowance = WorkAllowance(at: 0)
+        #expect(isLeft(allowance, at: 0))
+        allowance.spend(Effort(events: WorkAllowance.eventsMax + WorkAllowance.eventsPerSecond))
+        #expect(!isLeft(allowance, at: 0) && !isLeft(allowance, at: 1000) && isLeft(allowance, at: 1001))
+        allowance.spend(Effort(events: .max))
+        #expect(!isLeft(allowance, at: 1_000_000))
+        // A pause of whatever length gives no more than the most.
+        var rested = WorkAllowance(at: 0)
+        _ = rested.isLeft(at: 3_600_000)
+        rested.spend(Effort(events: WorkAllowance.eventsMax))
+        #expect(!isLeft(rested, at: 3_600_000))
+    }
+
+    @Test("states that were made once are not made again, but after an erasure") func bases() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<30 { try await world.hubStore.send("message \(index)", to: chat, from: ada) }
+            let cache = BaseCache(store: world.hubStore)
+            var effort = Effort()
+            let base = try #require(try cache.base(of: chat, at: 20, &effort))
+            #expect(effort.events == 20)
+            #expect(try cache.base(of: chat, at: 20, &effort) == base && world.hubStore.encodedBase(of: chat, at: 20) == base)
+            #expect(effort.events == 20)
+            #expect(try cache.base(of: chat, at: 31, &effort) != nil && cache.base(of: chat, at: 32, &effort) == nil)
+            #expect(effort.events == 52)
+            try world.hubStore.log.erase(log: .conversation(chat), seq: 20)
+            let erased = try #require(try cache.base(of: chat, at: 20, &effort))
+            #expect(effort.events == 72 && erased != base)
+        }
+    }
+}

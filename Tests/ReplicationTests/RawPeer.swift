@@ -1,0 +1,35 @@
+import ConversationStore
+
+@testable import Replication
+
+/// A peer of a hub that says what a test has it say, once it was welcomed.
+final class RawPeer: Sendable {
+    private let heard = Monitor<(frames: [Frame], end: Bye?)>(([], nil))
+    private nonisolated(unsafe) var connection: HubConnection!
+    let replica: ReplicaID
+
+    init(_ hub: Hub, _ user: UserID, _ change: (inout Hello) -> Void = { _ in }) async throws {
+        let nonce = [UInt8](0..<16)
+        replica = Replicas.id(user: user, nonce: nonce)
+        var hello = Hello(
+            versions: 1...1, replica: replica, nonce: nonce, user: user, token: "", cursor: nil, scope: .mine, credit: 8 << 20, pushed: [],
+            checkpointSize: 0, wantsFirstScreen: false)
+        change(&hello)
+        connection = hub.connect(
+            send: { [heard] bytes in heard.withLock { heard in if let frame = try? Frame(decoding: bytes) { heard.frames.append(frame) } } },
+            close: { [heard] bye in heard.withLock { $0.end = bye } })
+        send(.hello(hello))
+        try await eventually { !frames.isEmpty }
+    }
+
+    func send(_ frame: Frame) { connection.receive(frame.encoded()) }
+    func end() { connection.disconnected() }
+    func forget() { heard.withLock { $0.frames = [] } }
+
+    var footprint: Int { connection.footprint }
+    var bye: Bye? { heard.withLock { $0.end } }
+    var frames: [Frame] { heard.withLock { $0.frames } }
+    var accepted: [Accepted] { frames.flatMap { frame -> [Accepted] in if case .accepted(let answers) = frame { answers } else { [] } } }
+    var refused: [Refused] { frames.flatMap { frame -> [Refused] in if case .refused(let answers) = frame { answers } else { [] } } }
+    var answers: Int { accepted.count + refused.count }
+}
