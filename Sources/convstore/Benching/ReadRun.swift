@@ -1,4 +1,5 @@
 import ConversationStore
+import Synchronization
 
 /// Reads from several threads for a while, and how long each read took.
 struct ReadRun {
@@ -28,15 +29,22 @@ struct ReadRun {
         }
     }
 
+    /// Reads so far, for the progress bar: each thread adds many at a time.
+    private final class Counter: Sendable {
+        static let step = 256
+        let reads = Atomic(0)
+    }
+
     static func run(_ kind: BenchRead.Kind, _ places: ReadPlaces, _ store: ConversationStore, threads: Int, seconds: Double) throws -> ReadRun {
         let results = Monitor<(left: Int, samples: [Sample], failure: (any Error)?)>((threads, [], nil))
+        let counter = Counter()
         let start = ContinuousClock.now
         let end = start + .seconds(seconds)
         for thread in 0..<threads {
             WorkerThread.start {
                 var sample = Sample()
                 var failure: (any Error)?
-                do { sample = try read(kind, places, store, until: end, seed: UInt64(thread)) } catch { failure = error }
+                do { sample = try read(kind, places, store, until: end, seed: UInt64(thread), counter) } catch { failure = error }
                 results.withLock { state in
                     state.left -= 1
                     state.samples.append(sample)
@@ -48,8 +56,8 @@ struct ReadRun {
         var progress = ProgressBar("Reading")
         defer { progress.clear() }
         while results.withLock(waitingWhile: { $0.left > 0 }, atMostMilliseconds: 200, { $0.left }) > 0 {
-            let done = (ContinuousClock.now - start).seconds
-            progress.update(done: done, total: seconds, count: Int(done), "seconds")
+            progress.update(
+                done: (ContinuousClock.now - start).seconds, total: seconds, count: counter.reads.load(ordering: .relaxed), "reads")
         }
         return try results.withLock { state in
             if let failure = state.failure { throw failure }
@@ -60,7 +68,8 @@ struct ReadRun {
     }
 
     private static func read(
-        _ kind: BenchRead.Kind, _ places: ReadPlaces, _ store: ConversationStore, until end: ContinuousClock.Instant, seed: UInt64
+        _ kind: BenchRead.Kind, _ places: ReadPlaces, _ store: ConversationStore, until end: ContinuousClock.Instant, seed: UInt64,
+        _ counter: Counter
     ) throws -> Sample {
         var random = SplitMix(state: seed &* 0x9E37_79B9_7F4A_7C15 &+ UInt64.random(in: 0...UInt64.max))
         var sample = Sample()
@@ -88,6 +97,7 @@ struct ReadRun {
             }
             last = .now
             sample.take(last - start, count, &random)
+            if sample.reads % Counter.step == 0 { counter.reads.add(Counter.step, ordering: .relaxed) }
         } while last < end
         return sample
     }
