@@ -91,9 +91,12 @@ package struct Feed {
             places[log] = try source.store.runs(of: log, from: wish.next)
             first = min(first, places[log]?.first ?? .max)
         }
-        // A run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
+        // A large run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
         var group = unplanned[...]
-        if unplanned.count > groupSize, first < .max, try wanted(first, source, ofAny: true) == nil { group = unplanned.suffix(groupSize) }
+        if unplanned.count > groupSize, first < .max {
+            let whole = try wanted(first, source, ofAny: true)
+            if whole?.bytes.count ?? 0 < Replica.wholeBytesMin { group = unplanned.suffix(groupSize) }
+        }
         groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : Self.firstGroup
         unplanned.removeLast(group.count)
         queued.subtract(group)

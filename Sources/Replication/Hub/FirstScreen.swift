@@ -19,6 +19,8 @@ struct FirstScreen {
     struct Part {
         var bases: [BaseFrame] = []
         var events: [RecordedEvent] = []
+        /// Logs of which only a part is for the peer, and the seqs at which it begins: all of it follows.
+        var beginnings: [(log: LogID, seq: Seq)] = []
         /// Logs whose events so far are all in `events`.
         var whole: Set<LogID> = []
         var bytes = 0
@@ -74,6 +76,14 @@ struct FirstScreen {
         let log = LogID.conversation(id)
         let visible = hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: false) }
         guard visible > 0 else { return }
+        let begin = try hub.firstSeq(of: log, for: identity, seesEverything: false, &part.effort)
+        if begin > 1 {
+            guard begin <= visible, let base = try hub.beginning(of: id, at: begin, &part.effort) else { return }
+            part.bytes += base.base.count
+            part.bases.append(base)
+            part.beginnings.append((log, begin))
+            return
+        }
         var events: [RecordedEvent] = []
         var left = page.messages
         var bytes = 0

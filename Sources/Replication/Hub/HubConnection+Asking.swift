@@ -43,7 +43,7 @@ extension HubConnection {
                 switch questions[0] {
                 case .fetch(let wishes):
                     questions.removeFirst()
-                    fetch(wishes)
+                    try fetch(wishes)
                 case .compare(let heads):
                     let rest = try compare(heads)
                     if let rest { questions[0] = .compare(rest) } else { questions.removeFirst() }
@@ -55,7 +55,7 @@ extension HubConnection {
         pump()
     }
 
-    private func fetch(_ wishes: [Fetch]) {
+    private func fetch(_ wishes: [Fetch]) throws {
         allowance.spend(Effort(events: wishes.count * Self.wishCost))
         for wish in wishes {
             offered.remove(wish.log)
@@ -73,7 +73,7 @@ extension HubConnection {
             }
             // The same silence for what is not there and what is not allowed.
             guard wish.from > 0, visibleSeq(wish.log) >= wish.from else { continue }
-            feed.want(wish.log, from: wish.from, through: wish.through == 0 ? .max : wish.through)
+            try want(wish.log, from: wish.from, through: wish.through == 0 ? .max : wish.through)
         }
     }
 
@@ -106,7 +106,7 @@ extension HubConnection {
         allowance.spend(effort)
         // Of names that the peer makes up nothing is remembered.
         if size == item.head.size, root == item.head.root, !isProbe {
-            if seq > size { feed.want(item.log, from: size + 1) }
+            if seq > size { try want(item.log, from: size + 1) }
             if seq > 0 { named.insert(item.log) }
             return nil
         }
@@ -125,7 +125,7 @@ extension HubConnection {
         where !named.contains(change.log) && isInScope(change.log) {
             // Of newest parts only those are sent that the screen has.
             if case .newest = scope, case .conversation = change.log { continue }
-            feed.want(change.log, from: 1)
+            try want(change.log, from: 1)
         }
         if case .newest = scope { screen += try FirstScreen(hub, identity, scope).pages().filter { !named.contains(.conversation($0.conversation)) } }
         named = []

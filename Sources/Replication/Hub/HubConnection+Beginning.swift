@@ -53,15 +53,15 @@ extension HubConnection {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
                 if case .newest = scope, case .conversation = change.log { continue }
-                feed.want(change.log, from: 1)
+                try want(change.log, from: 1)
                 continue
             }
             guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
             if change.joinedSeq >= first || change.leftSeq >= first {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
-                if change.leftSeq == 0 { feed.want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
+                if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
             } else {
-                feed.want(change.log, from: first)
+                try want(change.log, from: first)
             }
         }
         held += Self.frames(of: offers)

@@ -28,7 +28,7 @@ extension HubConnection {
             var offers: [HeadsFrame.Item] = []
             for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) where isInScope(log) && !offered.contains(log) {
                 guard joined.contains(log) else {
-                    feed.want(log, from: seq)
+                    try want(log, from: seq)
                     continue
                 }
                 if let offer = try offer(log) { offers.append(offer) }
@@ -53,6 +53,18 @@ extension HubConnection {
             send(bytes)
         }
         if let piece = try feed.piece(of: part.events, whole: part.whole, source) { transmit(piece) }
+        for (log, seq) in part.beginnings { feed.want(log, from: seq) }
+    }
+
+    /// Sends a log's events from a seq on. Where what the peer may see begins later, the state before that comes first.
+    func want(_ log: LogID, from seq: Seq, through last: Seq = .max) throws {
+        guard let identity = session.who, case .conversation(let id) = log else { return feed.want(log, from: seq, through: last) }
+        var effort = Effort()
+        let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
+        allowance.spend(effort)
+        if seq >= first { return feed.want(log, from: seq, through: last) }
+        // The state of no message: what follows it is wanted when it goes.
+        if !screen.contains(where: { $0.conversation == id }) { screen.append(FirstScreen.Page(conversation: id, messages: 0, bytesMax: 0)) }
     }
 
     /// Offers of logs, in frames of a size.

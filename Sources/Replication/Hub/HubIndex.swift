@@ -88,6 +88,11 @@ package struct HubIndex {
         }
     }
 
+    /// Where a user came into a conversation last, 0 for who left since or never did; and where the user left last.
+    package func membership(of user: UserID, in id: ConversationID) -> (joinedSeq: Seq, leftSeq: Seq) {
+        conversations[id]?.members[user].map { ($0.joinedSeq, $0.leftSeq) } ?? (0, 0)
+    }
+
     /// Whether a user takes part now.
     package func isMember(_ user: UserID, of id: ConversationID) -> Bool { (conversations[id]?.members[user]?.joinedSeq ?? 0) != 0 }
 

@@ -1,0 +1,33 @@
+internal import ConversationStore
+
+/// Conversations whose history begins, for who comes later, with the joining (`ConversationHistory.fromJoining`).
+extension Hub {
+    /// The first seq of a log that somebody may see: 1, but for who came later into such a conversation.
+    func firstSeq(of log: LogID, for identity: Identity, seesEverything: Bool, _ effort: inout Effort) throws -> Seq {
+        guard case .conversation(let id) = log, !seesEverything else { return 1 }
+        let (joinedSeq, leftSeq) = withIndex { $0.membership(of: identity.user, in: id) }
+        // With whom a conversation was created is there from its first event on.
+        guard joinedSeq != 1, try store.history(of: id) == .fromJoining else { return 1 }
+        if joinedSeq != 0 || leftSeq == 0 { return joinedSeq }
+        // Who left is looked up: few do, and fewer ask.
+        var first: Seq = 1
+        try store.log.forEachEvent(in: log, range: 1...leftSeq, isReversed: true) { event in
+            effort.events += 1
+            guard case .participantJoined(identity.user) = event.event.content else { return true }
+            first = event.seq
+            return false
+        }
+        return first
+    }
+
+    /// What stands before the first event that somebody may see: the conversation as if nothing had been said yet, and the salts from there on.
+    func beginning(of id: ConversationID, at first: Seq, _ effort: inout Effort) throws -> BaseFrame? {
+        let log = LogID.conversation(id)
+        effort.events += Int(clamping: first)
+        guard let base = try store.encodedBase(of: id, at: first - 1, hidesMessages: true), let range = try heads.tree(of: log, through: first - 1, &effort),
+            var seeds = PuncturedSeeds(secret: try store.log.secret(of: log))
+        else { return nil }
+        seeds.forget(through: first - 2)
+        return BaseFrame(log: log, base: base, seq: first - 1, range: range.encoded, secret: seeds.encoded, isFirst: true)
+    }
+}

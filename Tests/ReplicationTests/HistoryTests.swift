@@ -1,0 +1,147 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+/// Conversations whose history begins, for who comes later, with the joining.
+@Suite struct HistoryTests {
+    /// A conversation with such a history, and where eve came in.
+    private func conversation(_ world: World) async throws -> (id: ConversationID, joinedSeq: Seq) {
+        let id = try await world.hubStore.createConversation(.group, title: "Board", author: ada, participants: [bob])
+        try await setHistory(ConversationHistory.fromJoining.rawValue, of: id, world)
+        for index in 0..<40 { try await world.hubStore.send("before \(index)", to: id, from: ada) }
+        let joined = try await world.hubStore.append(Event(conversation: id, author: ada, content: .participantJoined(eve)))
+        for index in 0..<40 { try await world.hubStore.send("after \(index)", to: id, from: ada) }
+        return (id, joined.seq)
+    }
+
+    private func setHistory(_ value: String?, of id: ConversationID, _ world: World) async throws {
+        let attribute = Event.Attribute(name: ConversationHistory.attribute, value: value)
+        _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: .conversationUpdated(title: nil, attributes: [attribute])))
+    }
+
+    private func texts(_ store: ConversationStore, _ id: ConversationID) throws -> [String] {
+        try store.timeline(of: id, limit: 1000)?.messages.map(\.text) ?? []
+    }
+
+    private func settle(_ world: World, _ device: Replica, _ scope: Scope = .mine) async throws {
+        let session = world.follow(device, scope: scope)
+        try await eventually { session.isSettled || session.end != nil }
+        #expect(session.end == nil)
+        session.connection.end()
+        try await eventually { session.end != nil }
+    }
+
+    private let after = (0..<40).map { "after \($0)" }
+
+    @Test("Nothing from before goes to who came later, whatever is asked for; nor what opens it", arguments: [false, true])
+    func nothingFromBefore(_ wantsFirstScreen: Bool) async throws {
+        try await withWorld { world in
+            let (id, joinedSeq) = try await conversation(world)
+            try world.hubStore.log.flush()
+            let peer = try await RawPeer(world.hub, eve) { $0.wantsFirstScreen = wantsFirstScreen }
+            let log = LogID.conversation(id)
+            peer.send(.fetch([Fetch(log: log, from: 1, through: 0)]))
+            peer.send(.fetch([Fetch(log: log, from: joinedSeq - 1, through: joinedSeq + 3)]))
+            peer.send(.fetch([Fetch(log: log, from: 0, through: 1000)]))
+            try await eventually { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+            var seqs: Set<Seq> = []
+            var bases = 0
+            for frame in peer.frames {
+                switch frame {
+                case .base(let base):
+                    bases += 1
+                    #expect(base.isFirst && base.seq == joinedSeq - 1)
+                    #expect(!String(decoding: base.base, as: UTF8.self).contains("before"))
+                    let seeds = try #require(PuncturedSeeds(secret: base.secret))
+                    let own = try #require(PuncturedSeeds(secret: world.hubStore.log.secret(of: log)))
+                    for seq in 1..<joinedSeq { #expect(seeds.leaf(at: seq - 1) == nil) }
+                    for seq in joinedSeq...joinedSeq + 100 { #expect(seeds.leaf(at: seq - 1) == own.leaf(at: seq - 1)) }
+                case .segment(let segment):
+                    for event in try SegmentCodec.decode(segment.run) { seqs.insert(event.seq) }
+                    #expect(segment.logs.allSatisfy(\.secret.isEmpty))
+                case .events(let events):
+                    for item in events.items { seqs.insert(try EventCodec.decode(envelope: item.envelope, body: item.body).seq) }
+                    #expect(events.logs.allSatisfy(\.secret.isEmpty))
+                default: break
+                }
+            }
+            #expect(bases > 0)
+            #expect(seqs == Set(joinedSeq...joinedSeq + 40))
+            peer.end()
+        }
+    }
+
+    @Test("A device shows what follows the joining, lacks nothing, and goes on with it")
+    func device() async throws {
+        try await withWorld { world in
+            let (id, joinedSeq) = try await conversation(world)
+            var device = try world.device(eve)
+            try await settle(world, device)
+            #expect(try texts(device.store, id) == after)
+            #expect(device.holes.isEmpty)
+            #expect(try device.store.timeline(of: id, .around(joinedSeq), limit: 10)?.hasBefore == false)
+            #expect(try device.store.lobby(of: eve).rows.map(\.unread) == [40])
+            // With whom it was created has everything.
+            let whole = try world.device(bob)
+            try await settle(world, whole)
+            #expect(try texts(whole.store, id).count == 80)
+
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, eve)
+            #expect(try texts(device.store, id) == after)
+            let session = world.follow(device)
+            try await eventually { session.isSettled || session.end != nil }
+            try await world.hubStore.send("live", to: id, from: ada)
+            try await eventually { try texts(device.store, id) == after + ["live"] }
+            _ = try device.append(message("mine", in: id, by: eve))
+            try await eventually { try texts(world.hubStore, id).last == "mine" && texts(device.store, id) == after + ["live", "mine"] }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            #expect(device.holes.isEmpty)
+        }
+    }
+
+    @Test("A hub that was restored from a backup is told from one that rewrote what is seen of it")
+    func restored() async throws {
+        try await withWorld { world in
+            let (id, _) = try await conversation(world)
+            try world.backUpHub()
+            try await world.hubStore.send("lost", to: id, from: ada)
+            var device = try world.device(eve)
+            try await settle(world, device)
+            #expect(try texts(device.store, id) == after + ["lost"])
+            try world.restoreHub()
+            try await world.hubStore.send("anew", to: id, from: ada)
+            device = try await world.heal(device)
+            #expect(try texts(device.store, id) == after + ["anew"])
+            #expect(device.holes.isEmpty)
+        }
+    }
+
+    @Test("Who was there before, left and came again sees what follows the last joining; a history that is opened is seen whole")
+    func again() async throws {
+        try await withWorld { world in
+            let (id, _) = try await conversation(world)
+            _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: .participantLeft(eve)))
+            try await world.hubStore.send("meanwhile", to: id, from: ada)
+            // Who left sees what was there between joining and leaving, on a new device too.
+            let left = try world.device(eve)
+            try await settle(world, left)
+            #expect(try texts(left.store, id) == after)
+            _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: .participantJoined(eve)))
+            try await world.hubStore.send("again", to: id, from: ada)
+            for device in [left, try world.device(eve)] {
+                try await settle(world, device)
+                #expect(try texts(device.store, id) == ["again"])
+                #expect(device.holes.isEmpty)
+            }
+            try await setHistory(nil, of: id, world)
+            let whole = try world.device(eve)
+            try await settle(world, whole)
+            #expect(try texts(whole.store, id).count == 82)
+            #expect(try whole.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
+        }
+    }
+}
