@@ -63,12 +63,40 @@ import Testing
         allowance.spend(Effort(events: WorkAllowance.eventsMax + WorkAllowance.eventsPerSecond))
         #expect(!isLeft(allowance, at: 0) && !isLeft(allowance, at: 1000) && isLeft(allowance, at: 1001))
         allowance.spend(Effort(events: .max))
-        #expect(!isLeft(allowance, at: 1_000_000))
+        #expect(!isLeft(allowance, at: 20_000) && isLeft(allowance, at: 20_001))
         // A pause of whatever length gives no more than the most.
         var rested = WorkAllowance(at: 0)
         _ = rested.isLeft(at: 3_600_000)
         rested.spend(Effort(events: WorkAllowance.eventsMax))
         #expect(!isLeft(rested, at: 3_600_000))
+    }
+
+    @Test("who has used up the allowance is answered later, in order; PONG tells that all before it is answered") func waits() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let peer = try await RawPeer(world.hub, ada)
+            let begin = ContinuousClock.now
+            peer.overspend(WorkAllowance.eventsPerSecond * 6)
+            let probe = HeadsFrame.Item(log: .conversation(chat), head: LogHead(size: 1, root: CompactRange().root()))
+            peer.forget()
+            peer.send(.heads(HeadsFrame(heads: [probe], isProbe: true)))
+            peer.send(.ping(5))
+            // Another peer of the same hub does not wait, nor does what this one is sent.
+            let other = try await RawPeer(world.hub, bob)
+            other.send(.ping(6))
+            try await eventually { other.frames.contains(.pong(6)) }
+            let isEarly = peer.frames.isEmpty
+            // On a machine that stood still for so long it is no longer early.
+            #expect(isEarly || ContinuousClock.now - begin > .seconds(5))
+            try await eventually {
+                world.hub.tick()
+                return peer.frames.contains(.pong(5))
+            }
+            let answers = peer.frames.compactMap { ["HEADS", "PONG"].contains($0.name) ? $0.name : nil }
+            #expect(answers == ["HEADS", "PONG"])
+            peer.end()
+            other.end()
+        }
     }
 
     @Test("states that were made once are not made again, but after an erasure") func bases() async throws {

@@ -26,6 +26,9 @@ final class RawPeer: Sendable {
     func end() { connection.disconnected() }
     func forget() { heard.withLock { $0.frames = [] } }
 
+    /// As if the peer had had so many events read beyond its allowance.
+    func overspend(_ events: Int) { connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: WorkAllowance.eventsMax + events)) } }
+
     var footprint: Int { connection.footprint }
     var bye: Bye? { heard.withLock { $0.end } }
     var frames: [Frame] { heard.withLock { $0.frames } }

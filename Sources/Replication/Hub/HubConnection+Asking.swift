@@ -6,12 +6,15 @@ extension HubConnection {
     enum Question {
         case fetch([Fetch])
         case compare(HeadsFrame)
+        /// Says that all that was asked before it is answered.
+        case pong(UInt64)
 
         /// What it costs in memory until it is answered, about.
         var bytes: Int {
             switch self {
             case .fetch(let wishes): 64 + wishes.count * 64
             case .compare(let heads): 64 + heads.heads.count * 96
+            case .pong: 64
             }
         }
     }
@@ -44,6 +47,9 @@ extension HubConnection {
                 case .fetch(let wishes):
                     questions.removeFirst()
                     try fetch(wishes)
+                case .pong(let id):
+                    questions.removeFirst()
+                    transmit(.pong(id))
                 case .compare(let heads):
                     let rest = try compare(heads)
                     if let rest { questions[0] = .compare(rest) } else { questions.removeFirst() }

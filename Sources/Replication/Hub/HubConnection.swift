@@ -131,6 +131,7 @@ public final class HubConnection: @unchecked Sendable {
         for effect in effects {
             if hasEnded { return }
             switch effect {
+            case .send(.pong(let id)) where !questions.isEmpty: ask(.pong(id))
             case .send(let frame): transmit(frame)
             case .authenticate(let token, let claimed):
                 hub.options.authenticate(token, claimed) { [self] result in

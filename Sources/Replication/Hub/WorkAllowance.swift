@@ -9,6 +9,9 @@ struct WorkAllowance: Sendable {
     /// What it gets back.
     static let eventsPerSecond = 1 << 18
 
+    /// What one answer may leave to be made good, however much it took: a peer gives up who hears nothing for longer.
+    static let secondsMax = 20
+
     private var left = Self.eventsMax
     private var since: Instant
 
@@ -24,5 +27,5 @@ struct WorkAllowance: Sendable {
         return left > 0
     }
 
-    mutating func spend(_ effort: Effort) { left -= min(effort.events, 1 << 40) }
+    mutating func spend(_ effort: Effort) { left = max(left - min(effort.events, 1 << 40), -Self.eventsPerSecond * Self.secondsMax) }
 }
