@@ -84,17 +84,17 @@ package struct Feed {
     private mutating func plan(_ source: Source) throws -> Bool {
         if unplanned.isEmpty { return false }
         var places: [LogID: [Position]] = [:]
-        var first = Position.max
+        var oldest = Position.max
         for log in unplanned {
             // What was committed just now is in the journal: nothing to look up.
             guard let wish = wishes[log], places[log] == nil else { continue }
             places[log] = try source.store.runs(of: log, from: wish.next)
-            first = min(first, places[log]?.first ?? .max)
+            oldest = min(oldest, places[log]?.first ?? .max)
         }
         // A large run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
         var group = unplanned[...]
-        if unplanned.count > groupSize, first < .max {
-            let whole = try wanted(first, source, ofAny: true)
+        if unplanned.count > groupSize, oldest < .max {
+            let whole = try wanted(oldest, source, atLast: true)
             if whole?.bytes.count ?? 0 < Replica.wholeBytesMin { group = unplanned.suffix(groupSize) }
         }
         groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : Self.firstGroup
@@ -111,13 +111,13 @@ package struct Feed {
         return true
     }
 
-    /// A run of which all is wanted, be it of logs that are planned or of any.
-    private func wanted(_ position: Position, _ source: Source, ofAny: Bool) throws -> StoredRun? {
+    /// A run of which all is wanted next; or `atLast`, when all before it has been sent.
+    private func wanted(_ position: Position, _ source: Source, atLast: Bool) throws -> StoredRun? {
         guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
-            guard ofAny || planned.contains(slice.log), let wish = wishes[slice.log], wish.next == slice.firstSeq, wish.through >= end,
-                source.visibleSeq(slice.log) >= end
+            guard let wish = wishes[slice.log], wish.through >= end, source.visibleSeq(slice.log) >= end,
+                atLast ? wish.next <= slice.firstSeq : wish.next == slice.firstSeq && planned.contains(slice.log)
             else { return nil }
         }
         return stored
@@ -125,7 +125,7 @@ package struct Feed {
 
     /// A run as it lies, if all of it is wanted: nothing is decompressed but its directory.
     private mutating func whole(_ position: Position, _ source: Source) throws -> Piece? {
-        guard let stored = try wanted(position, source, ofAny: false) else { return nil }
+        guard let stored = try wanted(position, source, atLast: false) else { return nil }
         var notes: [LogNote] = []
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
