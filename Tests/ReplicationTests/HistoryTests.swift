@@ -59,10 +59,10 @@ import Testing
                     for seq in joinedSeq...joinedSeq + 100 { #expect(seeds.leaf(at: seq - 1) == own.leaf(at: seq - 1)) }
                 case .segment(let segment):
                     for event in try SegmentCodec.decode(segment.run) { seqs.insert(event.seq) }
-                    #expect(segment.logs.allSatisfy(\.secret.isEmpty))
+                    #expect(segment.logs.allSatisfy { $0.secret.isEmpty })
                 case .events(let events):
                     for item in events.items { seqs.insert(try EventCodec.decode(envelope: item.envelope, body: item.body).seq) }
-                    #expect(events.logs.allSatisfy(\.secret.isEmpty))
+                    #expect(events.logs.allSatisfy { $0.secret.isEmpty })
                 default: break
                 }
             }
@@ -96,7 +96,9 @@ import Testing
             try await world.hubStore.send("live", to: id, from: ada)
             try await eventually { try texts(device.store, id) == after + ["live"] }
             _ = try device.append(message("mine", in: id, by: eve))
-            try await eventually { try texts(world.hubStore, id).last == "mine" && texts(device.store, id) == after + ["live", "mine"] }
+            session.connection.outboxChanged()
+            try await eventually { try texts(world.hubStore, id).last == "mine" }
+            try await eventually { try texts(device.store, id) == after + ["live", "mine"] }
             session.connection.end()
             try await eventually { session.end != nil }
             #expect(device.holes.isEmpty)
