@@ -26,8 +26,9 @@ public struct TokenKeys: Sendable {
     private var byName: [String: Key] = [:]
 
     /// One key: a public key in PEM, or a secret for HS256, which is the file's bytes without the newline at their end, or what follows `base64:`.
-    public static func file(_ path: String) async throws(HubServerError) -> TokenKeys {
-        let bytes = try read(path)
+    public static func file(_ path: String) async throws(HubServerError) -> TokenKeys { try await key(read(path), path) }
+
+    static func key(_ bytes: [UInt8], _ path: String) async throws(HubServerError) -> TokenKeys {
         let text = String(decoding: bytes, as: UTF8.self)
         var keys = TokenKeys()
         keys.single = text.contains("-----BEGIN") ? try await publicKey(text, path) : try await secret(bytes, text, path)
@@ -35,8 +36,10 @@ public struct TokenKeys: Sendable {
     }
 
     /// A set of public keys (JWKS, RFC 7517). A token names its key by `kid`; it may leave it out if the set has only one.
-    public static func set(_ path: String) async throws(HubServerError) -> TokenKeys {
-        guard let file = try? JSONDecoder().decode(SetFile.self, from: Data(try read(path))) else {
+    public static func set(_ path: String) async throws(HubServerError) -> TokenKeys { try await set(read(path), path) }
+
+    static func set(_ bytes: [UInt8], _ path: String) async throws(HubServerError) -> TokenKeys {
+        guard let file = try? JSONDecoder().decode(SetFile.self, from: Data(bytes)) else {
             throw HubServerError(.invalidTokenKey, "\(path) is no JSON Web Key Set")
         }
         var keys = TokenKeys()
@@ -84,7 +87,7 @@ public struct TokenKeys: Sendable {
         }
     }
 
-    private static func read(_ path: String) throws(HubServerError) -> [UInt8] {
+    static func read(_ path: String) throws(HubServerError) -> [UInt8] {
         do { return Array(try Data(contentsOf: URL(filePath: path))) } catch { throw HubServerError(.invalidTokenKey, "\(path) cannot be read") }
     }
 

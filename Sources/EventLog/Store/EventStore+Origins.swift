@@ -2,7 +2,7 @@ extension EventStore {
     /// The last seq of a log that readers see; 0: none.
     func lastVisibleSeq(of log: LogID) throws -> Seq {
         try checkOpen()
-        let (_, first, positions) = try tailPlaces(of: log)
+        let (_, first, positions) = tailPlaces(of: log)
         return positions.isEmpty ? try archivedSeq(of: log) : first + Seq(positions.count) - 1
     }
 
@@ -10,7 +10,7 @@ extension EventStore {
     func forEachOrigin(of log: LogID, from first: Seq, through last: Seq, _ body: (Seq, ReplicaID, _ counter: UInt64) throws -> Bool) throws {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
-        let (snapshot, tailFirst, positions) = try tailPlaces(of: log)
+        let (snapshot, tailFirst, positions) = tailPlaces(of: log)
         var seq = first
         if positions.isEmpty || first < tailFirst {
             guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (positions.isEmpty ? nil : LogRow(id: log, number: 0))
