@@ -31,16 +31,14 @@ extension DecodedRun {
                 kind: item.kind, message: item.hasMessage ? item.message : nil, chunkIndex: item.chunkIndex,
                 replyTo: item.hasReply ? item.replyTo : nil,
                 body: body, isErased: item.isErased, conversation: &conversation)
-            var recorded = RecordedEvent(
+            let isPlain = !item.hasExtra && body.rest.isEmpty && Event.Kind(rawValue: item.kind) != nil
+            return RecordedEvent(
                 log: log, seq: item.seq, position: item.position,
                 origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)),
                 hlc: HLC(rawValue: item.hlc), event: Event(conversation: conversation, author: users[Int(item.author)], content: content),
                 targetSeq: item.target == 0 ? nil : item.target, isErased: item.isErased,
-                commitment: item.isErased ? commitments[place] : nil)
-            if item.hasExtra || Event.Kind(rawValue: item.kind) == nil || !body.newerFields.isEmpty {
-                recorded.newer = .of(envelope(at: place), item.isErased ? nil : body)
-            }
-            return recorded
+                commitment: item.isErased ? commitments[place] : nil,
+                newer: isPlain ? nil : .of(envelope(at: place), item.isErased ? nil : body))
         } catch {
             throw RunError(position: position, underlying: error)
         }

@@ -33,11 +33,21 @@ public struct RecordedEvent: Hashable, Sendable {
     /// SHA-256(salt ‖ body) of an erased body, by which the log's head is still checked.
     public var commitment: Hash256?
     /// What a newer version says of it beside that; hardly any event has it.
-    package var newer: NewerFields?
+    package var newer: Optional<NewerFields>
 
     public init(
         log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false,
         commitment: Hash256? = nil
+    ) {
+        self.init(
+            log: log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: targetSeq, isErased: isErased, commitment: commitment,
+            newer: nil)
+    }
+
+    /// The same with what a newer version says; set at once, as an event that is changed afterwards is copied with all that it refers to.
+    @inline(__always) init(
+        log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool, commitment: Hash256?,
+        newer: NewerFields?
     ) {
         self.log = log
         self.seq = seq
@@ -48,6 +58,7 @@ public struct RecordedEvent: Hashable, Sendable {
         self.targetSeq = targetSeq
         self.isErased = isErased
         self.commitment = commitment
+        self.newer = newer
     }
 }
 

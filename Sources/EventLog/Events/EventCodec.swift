@@ -39,11 +39,10 @@ public enum EventCodec {
                     event.encodeBody(into: &copy)
                     try checkCanonical(body: bodyBytes, known: copy.bytes)
                 }
-                var recorded = RecordedEvent(
+                return RecordedEvent(
                     log: parsed.log, seq: parsed.seq, position: position, origin: parsed.origin, hlc: parsed.hlc, event: event,
-                    targetSeq: parsed.targetSeq == 0 ? nil : parsed.targetSeq, isErased: isErased, commitment: commitment)
-                recorded.newer = .of(parsed, isErased ? nil : BodyParts(body: bodyBytes))
-                return recorded
+                    targetSeq: parsed.targetSeq == 0 ? nil : parsed.targetSeq, isErased: isErased, commitment: commitment,
+                    newer: .of(parsed, isErased ? nil : BodyParts(body: bodyBytes)))
             }
         }
     }

@@ -103,12 +103,11 @@ final class TailFrame: @unchecked Sendable {
     func recorded(_ index: Int) throws -> RecordedEvent {
         let envelope = try envelope(index)
         let body = BodyParts(body: bodyBytes(index))
-        var recorded = RecordedEvent(
+        return RecordedEvent(
             log: envelope.log, seq: envelope.seq, position: firstPosition + Position(index), origin: envelope.origin, hlc: envelope.hlc,
             event: try Event(envelope: envelope, body: body, isErased: items[index].isErased),
-            targetSeq: envelope.targetSeq == 0 ? nil : envelope.targetSeq, isErased: items[index].isErased, commitment: commitment(index))
-        recorded.newer = .of(envelope, items[index].isErased ? nil : body)
-        return recorded
+            targetSeq: envelope.targetSeq == 0 ? nil : envelope.targetSeq, isErased: items[index].isErased, commitment: commitment(index),
+            newer: .of(envelope, items[index].isErased ? nil : body))
     }
 
     func envelope(_ index: Int) throws -> Envelope { try Envelope(canonical: envelopeBytes(index)) }

@@ -212,11 +212,10 @@ final class Writer {
             erased: commitment)
         state.apply(Effect(seq: seq, event: event, targetSeq: target, replica: origin.replica, counter: origin.counter), at: position)
         if collects {
-            var recorded = RecordedEvent(
-                log: state.row.id, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target == 0 ? nil : target,
-                isErased: commitment != nil, commitment: commitment)
-            recorded.newer = newer
-            collected.append(recorded)
+            collected.append(
+                RecordedEvent(
+                    log: state.row.id, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target == 0 ? nil : target,
+                    isErased: commitment != nil, commitment: commitment, newer: newer))
         }
         nextPosition += 1
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)

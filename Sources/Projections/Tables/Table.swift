@@ -329,7 +329,7 @@ struct AnyTable: Sendable {
         unsavedBytes = { table.unsavedBytes }
         freeze = {
             let frozen = table.freeze()
-            return FrozenTable(rows: frozen) { try frozen.encode(into: &$0) }
+            return FrozenTable(rows: frozen) { frozen.encode(into: &$0) }
         }
         settle = { rows, start, count in
             guard let frozen = (rows as? FrozenTable)?.rows as? Table<Key, Row>.Frozen else { return nil }
