@@ -141,6 +141,21 @@ import Testing
         #expect(try Shown.timeline(eve.store, chat) == Shown.timeline(hub.store, chat))
     }
 
+    @Test("Who joins a conversation whose history begins with the joining is sent nothing from before") func history() throws {
+        let eve = Device("eve", in: folder)
+        try ada.sync(hub)
+        let chat = try #require(try ada.act("new", "--participant", bob.user, "--history", "from-joining")["conversation_id"] as? String)
+        try ada.act("send", chat, "earlier-words")
+        try ada.act("join", chat, eve.user)
+        try ada.act("send", chat, "later-words")
+        #expect(try ada.sync(hub)["accepted"] as? Int == 5)
+        for _ in 0..<2 { #expect(try eve.sync(hub)["holes"] as? Int == 0) }
+        let timeline = try eve.run("timeline", chat).output
+        #expect(timeline.contains("later-words") && !timeline.contains("earlier-words"))
+        try bob.sync(hub)
+        #expect(try bob.run("timeline", chat).output.contains("earlier-words"))
+    }
+
     @Test("What cannot be is told by the exit's code") func refusals() throws {
         try ada.sync(hub)
         func status(_ device: Device, _ url: String) throws -> Int32 {

@@ -80,7 +80,8 @@ import Testing
             try await settle(world, device)
             #expect(try texts(device.store, id) == after)
             #expect(device.holes.isEmpty)
-            #expect(try device.store.timeline(of: id, .around(joinedSeq), limit: 10)?.hasBefore == false)
+            let first = try #require(try device.store.timeline(of: id, .around(joinedSeq), limit: 10))
+            #expect(!first.hasBefore && first.hole == nil)
             #expect(try device.store.lobby(of: eve).rows.map(\.unread) == [40])
             // With whom it was created has everything.
             let whole = try world.device(bob)

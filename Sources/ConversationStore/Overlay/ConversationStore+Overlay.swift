@@ -74,6 +74,6 @@ extension ConversationStore {
 
     /// What somebody who joins a conversation may see of it.
     package func history(of conversation: ConversationID) throws -> ConversationHistory {
-        try view { try $0.attribute(ConversationHistory.attribute, of: conversation) }.flatMap(ConversationHistory.init(rawValue:)) ?? .whole
+        try view(of: conversation) { try $0.attribute(ConversationHistory.attribute, of: conversation) }.flatMap(ConversationHistory.init(rawValue:)) ?? .whole
     }
 }

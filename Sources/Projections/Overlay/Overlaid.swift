@@ -95,8 +95,8 @@ struct Overlaid: Sendable {
             if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
         }
         let marks = OverlayMarks(
-            confirmedSeq: confirmed, failures: failures, creation: creation, hole: base.map { held + 1...$0.seq }, below: below,
-            hiddenPages: base?.pages ?? 0)
+            confirmedSeq: confirmed, failures: failures, creation: creation, hole: base.map { held + 1...$0.seq },
+            isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }
         try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)

@@ -9,15 +9,21 @@ final class OverlayMarks: Sendable {
     let creation: Unconfirmed?
     /// Seqs that are missing, if it began with a base; what lies below them is in the state below.
     let hole: ClosedRange<Seq>?
+    /// Whether they are to come: else they are not for this user.
+    let isHoleOpen: Bool
     let below: Conversations
     /// A base's page, which counts and is not shown, comes first.
     let hiddenPages: UInt64
 
-    init(confirmedSeq: Seq, failures: [Seq: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, below: Conversations, hiddenPages: UInt64) {
+    init(
+        confirmedSeq: Seq, failures: [Seq: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
+        hiddenPages: UInt64
+    ) {
         self.confirmedSeq = confirmedSeq
         self.failures = failures
         self.creation = creation
         self.hole = hole
+        self.isHoleOpen = isHoleOpen
         self.below = below
         self.hiddenPages = hiddenPages
     }

@@ -5,12 +5,15 @@ package struct Preview: Sendable {
     /// What the hub encoded of the state through `baseSeq`; `nil` if the events begin with the log's first.
     package let base: [UInt8]?
     package let baseSeq: Seq
+    /// What is up to `baseSeq` is not for this user: nothing is missing.
+    let isFirst: Bool
     package private(set) var events: [RecordedEvent]
     let start: ConversationBase?
 
     /// - Throws: `EventLogError` `invalidArgument` for what no honest hub sends, `newerFormat` for a base of a version that is not known here.
-    package init(base: [UInt8]?, baseSeq: Seq, events: [RecordedEvent]) throws {
+    package init(base: [UInt8]?, baseSeq: Seq, isFirst: Bool = false, events: [RecordedEvent]) throws {
         self.base = base
+        self.isFirst = isFirst
         self.baseSeq = baseSeq
         self.events = []
         start = try base.map { try ConversationBase(decoding: $0) }

@@ -77,7 +77,8 @@ extension Conversations {
 
     /// The hole, if it lies between some messages, or if none that is shown lies between them and it.
     private func hole(at messages: [Message], _ id: ConversationID, _ row: borrowing ConversationRow) throws -> ClosedRange<Seq>? {
-        guard let hole = overlay?.hole, let first = messages.first?.seq, let last = messages.last?.seq else { return overlay?.hole }
+        guard let overlay, overlay.isHoleOpen else { return nil }
+        guard let hole = overlay.hole, let first = messages.first?.seq, let last = messages.last?.seq else { return overlay.hole }
         if first > hole.upperBound { return try heldEnds(id, row)?.first == first ? hole : nil }
         if last < hole.lowerBound { return try belowHole(id, { try $0.heldEnds(id, $1)?.last }) == last ? hole : nil }
         return hole

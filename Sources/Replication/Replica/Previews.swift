@@ -117,7 +117,7 @@ struct Previews {
         // What cannot be shown must not be kept: the replica could not be opened any more.
         let part = Part(
             base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, isFirst: base.isFirst,
-            shown: try Preview(base: base.base, baseSeq: base.seq, events: []))
+            shown: try Preview(base: base.base, baseSeq: base.seq, isFirst: base.isFirst, events: []))
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
@@ -209,7 +209,7 @@ extension Previews.Part {
         isFirst = try !reader.isAtEnd && reader.byte() == 1
         self.baseSeq = baseSeq
         self.base = base
-        shown = try Preview(base: base, baseSeq: baseSeq, events: [])
+        shown = try Preview(base: base, baseSeq: baseSeq, isFirst: isFirst, events: [])
     }
 }
 

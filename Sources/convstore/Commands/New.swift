@@ -14,6 +14,8 @@ struct New: ParsableCommand {
     var title: String?
     @Option(name: .customLong("participant"), help: ArgumentHelp("Who takes part; may be given several times.", valueName: "user"))
     var participants: [String] = []
+    @Option(help: "What who joins later may see of what was before: whole, or from-joining.")
+    var history: History?
     @Option(help: ArgumentHelp("Its id, a UUID; else one is made.", valueName: "uuid"))
     var id: String?
 
@@ -29,6 +31,18 @@ struct New: ParsableCommand {
         }
     }
 
+    enum History: String, ExpressibleByArgument, CaseIterable {
+        case whole
+        case fromJoining = "from-joining"
+
+        var value: ConversationHistory {
+            switch self {
+            case .whole: .whole
+            case .fromJoining: .fromJoining
+            }
+        }
+    }
+
     func run() throws {
         let author = try actor.author
         var people = [author]
@@ -36,14 +50,23 @@ struct New: ParsableCommand {
         guard let id = id.map({ ConversationID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
         let content = Event.Content.conversationCreated(
             kind: kind?.value ?? (people.count <= 2 ? .direct : .group), title: title, participants: people)
+        let change = history.map { history in
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: history.rawValue)
+            return Event(conversation: id, author: author, content: .conversationUpdated(title: nil, attributes: [attribute]))
+        }
         if try Replica.isReplica(at: actor.store.path) {
             return try actor.store.replica { replica in
                 let done = try Queued(Event(conversation: id, author: author, content: content), in: replica)
+                if let change, try replica.store.history(of: id) != history?.value { _ = try Queued(change, in: replica) }
                 if actor.json { return try done.print("created", asJSON: true) }
                 try StandardOutput.shared.writeLine(id.description)
             }
         }
-        let done = try actor.store.with(ConversationStoreOptions()) { try Appended(Event(conversation: id, author: author, content: content), to: $0) }
+        let done = try actor.store.with(ConversationStoreOptions()) { store in
+            let done = try Appended(Event(conversation: id, author: author, content: content), to: store)
+            if let change, try store.history(of: id) != history?.value { _ = try Appended(change, to: store) }
+            return done
+        }
         if actor.json { return try done.print("created", asJSON: true) }
         try StandardOutput.shared.writeLine(id.description)
     }

@@ -103,6 +103,7 @@ enum FrameSamples {
                         ], isProbe: false, isLast: true))
             ), ("HEADS, a probe", .heads(HeadsFrame(heads: [HeadsFrame.Item(log: .user(user), head: head)], isProbe: true))),
             ("HEADS of nothing", .heads(HeadsFrame(heads: [], isProbe: false))), ("BASE", .base(base)),
+            ("BASE of who came later", .base(BaseFrame(log: .conversation(conversation), base: [1], seq: 5, range: secret, secret: secret, isFirst: true))),
             ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),
         ]
     }()
