@@ -154,7 +154,8 @@ extension Frame {
                 ("is_last", .flag(heads.isLast)))
         case .base(let base):
             .of(
-                base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)))
+                base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)),
+                ("first", .flag(base.isFirst)))
         }
     }
 }
