@@ -115,9 +115,14 @@ struct Previews {
         guard let range = CompactRange(end: base.seq, encoded: base.range) else { throw ReplicaError(.badPeer, "a BASE without its compact range") }
         _ = try Replica.seeds(base.secret)
         // What cannot be shown must not be kept: the replica could not be opened any more.
-        let part = Part(
-            base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, isFirst: base.isFirst,
-            shown: try Preview(base: base.base, baseSeq: base.seq, isFirst: base.isFirst, events: []))
+        let shown: Preview
+        do {
+            shown = try Preview(base: base.base, baseSeq: base.seq, isFirst: base.isFirst, events: [])
+        } catch let error as EventLogError where error.code == .newerFormat {
+            // The protocol's version says which states there are.
+            throw ReplicaError(.badPeer, error.message)
+        }
+        let part = Part(base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, isFirst: base.isFirst, shown: shown)
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in

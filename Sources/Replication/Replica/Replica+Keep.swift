@@ -35,7 +35,13 @@ extension Replica {
         case .events(let frame):
             let events = try frame.items.map { item in
                 guard let commitment = item.commitment else { return try EventCodec.decode(envelope: item.envelope, body: item.body) }
-                return try EventCodec.decode(envelope: item.envelope, commitment: commitment)
+                let event = try EventCodec.decode(envelope: item.envelope, commitment: commitment)
+                switch event.event.content.kind {
+                // Who takes part is never erased (FORMAT.md): no store could go on from it.
+                case .conversationCreated, .participantJoined, .participantLeft:
+                    throw ReplicaError(.badPeer, "log \(event.log) seq \(event.seq): the body of what is never erased is missing")
+                default: return event
+                }
             }
             return try keep(events, frame.logs)
         case .base(let base):
