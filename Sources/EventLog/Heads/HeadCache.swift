@@ -14,6 +14,7 @@ package final class HeadCache: Sendable {
     }
 
     /// What lies before that. Has a lock of its own: who asks for an old head, which may take long, holds up nobody who wants the newest.
+    /// `@unchecked Sendable`: touched only with its monitor's lock held.
     private final class Past: @unchecked Sendable {
         var trees = PastTrees()
         let hashing = Hashing()

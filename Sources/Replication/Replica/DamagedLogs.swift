@@ -65,11 +65,7 @@ struct DamagedLogs {
                 return true
             }
             for key in old { try transaction.delete(SyncTables.ahead, key) }
-            if left.isEmpty {
-                try transaction.delete(SyncTables.state, ReplicaState.Key.damaged)
-            } else {
-                try transaction.put(SyncTables.state, ReplicaState.Key.damaged, Self.encode(left))
-            }
+            try Self.save(left, &transaction)
         }
         return nil
     }
@@ -101,12 +97,16 @@ struct DamagedLogs {
             return true
         }
         for key in old { try transaction.delete(SyncTables.ahead, key) }
+        try Self.save(heads, &transaction)
+        return events
+    }
+
+    private static func save(_ heads: [LogID: LogHead], _ transaction: inout SideStore.Writing) throws {
         if heads.isEmpty {
             try transaction.delete(SyncTables.state, ReplicaState.Key.damaged)
         } else {
-            try transaction.put(SyncTables.state, ReplicaState.Key.damaged, Self.encode(heads))
+            try transaction.put(SyncTables.state, ReplicaState.Key.damaged, encode(heads))
         }
-        return events
     }
 
     // Bytes.
