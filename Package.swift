@@ -100,7 +100,7 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .testTarget(name: "EventLogTests", dependencies: ["EventLog"], swiftSettings: strict),
+        .testTarget(name: "EventLogTests", dependencies: ["EventLog", "StoreTesting"], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
         .testTarget(
             name: "ChatServerTests",
@@ -122,7 +122,8 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(name: "StoreTestingTests", dependencies: ["ConversationStore", "StoreTesting"], swiftSettings: strict),
         // A process that the tests of projections kill.
-        .executableTarget(name: "TalkWriter", dependencies: ["ConversationStore", "Interchange"], path: "Tests/TalkWriter", swiftSettings: strict),
+        .executableTarget(
+            name: "TalkWriter", dependencies: ["ConversationStore", "Interchange", "StoreTesting"], path: "Tests/TalkWriter", swiftSettings: strict),
         .testTarget(
             name: "ProjectionsTests",
             dependencies: ["ConversationStore", "EventLog", "Interchange", "Projections", "StoreTesting", "TalkWriter"],
@@ -130,7 +131,7 @@ let package = Package(
         ),
         .testTarget(
             name: "InterchangeTests",
-            dependencies: ["EventLog", "Interchange", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: ["EventLog", "Interchange", "StoreTesting", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
     ],

@@ -74,8 +74,11 @@ public struct HubServer: Service {
     private func router(_ gate: Gate, _ acceptor: SocketAcceptor) -> Router<BasicRequestContext> {
         let router = Router()
         router.add(middleware: RequestCounting(metrics))
-        router.get("healthz") { _, _ in Health.alive() }
-        router.get("readyz") { [endpoint] _, _ in Health.readiness(gate, endpoint) }
+        // Who only wants to know whether all is well may leave the body out.
+        for method in [HTTPRequest.Method.get, .head] {
+            router.on("healthz", method: method) { _, _ in Health.alive() }
+            router.on("readyz", method: method) { [endpoint] _, _ in Health.readiness(gate, endpoint) }
+        }
         router.get("metrics") { [metrics, endpoint] _, _ in MetricsPage.response(metrics, endpoint.statistics, gate) }
         router.get("v1/sync") { request, _ in acceptor.answer(request) }
         return router

@@ -1,12 +1,14 @@
 /// Why a server cannot be started.
 public struct HubServerError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
-        private enum Base { case invalidCertificate, invalidKey, invalidTokenKey, cannotListen }
+        private enum Base { case unreadable, invalidCertificate, invalidKey, invalidTokenKey, cannotListen }
         private let base: Base
         private init(_ base: Base) { self.base = base }
 
+        /// A file that was named is not there, or may not be read.
+        public static var unreadable: Self { Self(.unreadable) }
         public static var invalidCertificate: Self { Self(.invalidCertificate) }
-        /// The key is unreadable, or not the certificate's.
+        /// The file holds no private key, or not the certificate's.
         public static var invalidKey: Self { Self(.invalidKey) }
         /// The file holds no key with which tokens can be checked.
         public static var invalidTokenKey: Self { Self(.invalidTokenKey) }

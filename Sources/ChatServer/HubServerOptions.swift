@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import NIOSSL
 
@@ -36,11 +37,14 @@ public struct ServerTLS: Sendable {
     }
 
     func context() throws(HubServerError) -> NIOSSLContext {
+        for file in [certificateFile, keyFile] where !FileManager.default.isReadableFile(atPath: file) {
+            throw HubServerError(.unreadable, "\(file) cannot be read")
+        }
         let chain: [NIOSSLCertificateSource]
         do {
             chain = try NIOSSLCertificate.fromPEMFile(certificateFile).map { .certificate($0) }
         } catch {
-            throw HubServerError(.invalidCertificate, "\(certificateFile) cannot be read as certificates in PEM")
+            throw HubServerError(.invalidCertificate, "\(certificateFile) holds no certificates in PEM")
         }
         do {
             let key = try NIOSSLPrivateKey(file: keyFile, format: .pem)

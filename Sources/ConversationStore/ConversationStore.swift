@@ -211,6 +211,9 @@ public final class ConversationStore: Sendable {
     public func contextWindow(
         of conversation: ConversationID, budget: Int, reserve: Int = 0, counter: some TokenCounter = FourCharacterEstimate()
     ) throws -> ContextWindow? {
+        if counter is FourCharacterEstimate, budget <= Conversations.estimatedBudgetMax {
+            return try view(of: conversation) { try $0.estimatedWindow(conversation, budget: budget, reserve: reserve) }
+        }
         // The counter is the caller's, and may be slow: it runs while nothing is lent.
         let found = try view(of: conversation) { (try $0.systemMessage(conversation), try $0.windowPart(conversation, before: .max, count: 32)) }
         guard let first = found.1 else { return nil }

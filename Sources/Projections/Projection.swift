@@ -58,7 +58,7 @@ final class ProjectionState<P: Projection>: FoldState {
         self.folded = folded
     }
 
-    func fold(_ event: RecordedEvent) throws {
+    func fold(_ event: borrowing RecordedEvent) throws {
         try projection.apply(event)
         folded?(event)
     }

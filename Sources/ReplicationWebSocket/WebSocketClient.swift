@@ -85,7 +85,7 @@ public final class WebSocketClient: Sendable {
         configuration.shutdownTimeout = .seconds(1)
         if let file = options.certificateAuthority { configuration.trustRoots = .file(file) }
         do { return try NIOSSLContext(configuration: configuration) } catch {
-            throw WebSocketError(.insecure, "the certificates to trust cannot be read\(options.certificateAuthority.map { " from \($0)" } ?? "")")
+            throw WebSocketError(.invalidCertificates, "\(options.certificateAuthority ?? "the system") has no certificates in PEM that can be trusted")
         }
     }
 
@@ -167,8 +167,17 @@ extension WebSocketError {
         case let error as IOError where error.errnoCode == ECONNRESET || error.errnoCode == EPIPE: self.init(.malformed, "\(name) hung up")
         case let error as IOError: self.init(.unreachable, "\(name) cannot be reached: \(String(cString: strerror(error.errnoCode)))")
         case ChannelError.connectTimeout: self.init(.timeout, "\(name) did not answer in time")
-        case is NIOSSLError, is BoringSSLError, is NIOSSLExtraError: self.init(.insecure, "no TLS with \(name): \(error)")
+        case is NIOSSLError, is BoringSSLError, is NIOSSLExtraError: self.init(.insecure, "no TLS with \(name): \(Self.reason(error))")
         default: self.init(.malformed, "\(name) hung up, or its answer is not that of a WebSocket server")
         }
+    }
+
+    /// The library's errors are known by their texts only, which name files of its sources.
+    private static func reason(_ error: any Error) -> String {
+        let text = String(describing: error)
+        if text.contains("CERTIFICATE_VERIFY_FAILED") { return "its certificate is not trusted; name who signed it (--tls-ca FILE)" }
+        if text.contains("WRONG_VERSION_NUMBER") { return "it speaks none; try ws:// instead of wss://" }
+        if error as? NIOSSLExtraError == .failedToValidateHostname { return "its certificate is that of another host" }
+        return "the handshake failed"
     }
 }

@@ -45,7 +45,21 @@ import Testing
         #expect(rows[2]["state"] as? String == "pending" && rows[2]["seq"] is NSNull && Set(rows[2].keys) == Set(confirmed[0].keys))
         let lobby = try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]
         let last = try #require(lobby["last_message"] as? [String: Any])
-        #expect(last["state"] as? String == "pending" && last["seq"] is NSNull && lobby["state"] == nil)
+        #expect(last["state"] as? String == "pending" && last["seq"] is NSNull && lobby["state"] as? String == "failed")
+        #expect(lobby["code"] as? String == "not_participant" && lobby["detail"] as? String == "who")
+        let one = try #require(try store.timeline(of: Self.chat)?.messages.first).id
+        store.setPending([Self.pending(3, .messageEdited(message: one, text: "no"), failure: refusal)], of: Self.chat)
+        let edited = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))[0]
+        #expect(edited["failed_writes"] as? [[String: String]] == [["type": "message.edited", "code": "not_participant", "detail": "who"]])
+        #expect(Set(edited.keys) == Set(confirmed[0].keys).union(["failed_writes"]) && edited["text"] as? String == "one" && edited["code"] == nil)
+        store.setPending([Self.text(4, "hi")], of: Self.chat)
+        #expect(try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]["state"] == nil)
+        // Who was put out learns of it all the same.
+        _ = try store.log.appendBlocking([Submission(Event(conversation: Self.chat, author: Self.bob, content: .participantLeft(Self.ada)))])
+        store.setPending([Self.text(5, "too late", failure: refusal)], of: Self.chat)
+        #expect(try store.lobby(of: Self.ada).rows.map(\.unconfirmed) == [.failed(refusal)])
+        store.setPending([], of: Self.chat)
+        #expect(try store.lobby(of: Self.ada).rows.isEmpty && store.lobbyRow(of: Self.chat, for: Self.ada) == nil)
         let offline = ConversationID(high: 2, low: 2)
         store.setPending([Self.pending(1, .conversationCreated(kind: .direct, title: nil, participants: []), in: offline)], of: offline)
         #expect(try objects([JSONLine(#require(try store.lobbyRow(of: offline, for: Self.ada)))])[0]["state"] as? String == "pending")
@@ -90,8 +104,9 @@ import Testing
         for line in lines {
             #expect(DisplayWidth.of(line) <= columns && !line.unicodeScalars.contains { $0.value < 0x20 }, "\(line)")
         }
-        #expect(lines.count { $0.contains("(sending)") } == 2)
-        #expect(lines.count { $0.contains("(failed: ") } == 1)
+        // What failed has the lobby's line to itself.
+        #expect(lines.count { $0.contains("(sending)") } == 1)
+        #expect(lines.count { $0.contains("(failed: ") } == 2)
         try store.close()
     }
 

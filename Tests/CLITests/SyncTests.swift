@@ -43,6 +43,44 @@ import Testing
         #expect(try Program.run("verify", "--store", device.store, "--projections").status == 0, sourceLocation: sourceLocation)
     }
 
+    @Test("A damaged byte of a copy costs its block, and the copy goes on as it was; where the hub has other bytes, the events come again")
+    func repaired() throws {
+        let copy = folder["copy"]
+        func follow() throws -> [String: Any] {
+            let outcome = try Program.run(
+                "follow", "--store", copy, "--server", hub.url, "--user", "backup", "--once", "--verify", "--json")
+            try #require(outcome.status == 0, "\(outcome.errors)")
+            return try outcome.object()
+        }
+        func bytes(_ report: [String: Any]) -> Int { (report["bytes_in"] as? Int ?? .max / 2) + (report["bytes_out"] as? Int ?? .max / 2) }
+        let first = try follow()
+        let heads = try Shown.heads(copy)
+        try Self.flip(copy)
+        #expect(try Program.run("verify", "--store", copy).status == 65)
+        let second = try follow()
+        #expect(second["received"] as? Int == 0 && second["connections"] as? Int == 2, "\(second)")
+        #expect(bytes(second) < 16 << 10 && bytes(second) < bytes(first) / 4, "\(second)")
+        #expect(try Program.run("verify", "--store", copy, "--projections").status == 0 && Shown.heads(copy) == heads)
+        // A device has what the hub encoded for it.
+        try ada.sync(hub)
+        try Self.flip(ada.store)
+        let third = try ada.sync(hub, "--verify")
+        #expect(third["received"] as? Int ?? 0 > 0, "\(third)")
+        try expectSame(ada)
+    }
+
+    /// Flips a bit in the largest runs of a closed store, where they lie in the file; the free pages of old ones count for nothing.
+    private static func flip(_ store: String) throws {
+        let url = URL(filePath: store + "/archive")
+        var file = try Data(contentsOf: url)
+        var place = file.startIndex
+        while let magic = file[place...].range(of: Data("CVR1".utf8)) {
+            place = magic.upperBound
+            if place + 200 < file.endIndex { file[place + 200] ^= 1 }
+        }
+        try file.write(to: url)
+    }
+
     @Test("Devices hold what the hub has for their users; a second sync costs next to nothing") func fresh() throws {
         for device in [ada, bob] {
             let first = try device.sync(hub)
@@ -78,8 +116,9 @@ import Testing
         #expect(try ada.outbox.map { $0["state"] as? String } == ["pending", "pending", "pending", "pending"])
         #expect(try ada.run("timeline", new).status == 0)
 
-        #expect(try ada.sync(hub)["accepted"] as? Int == 4)
-        #expect(try bob.sync(hub)["accepted"] as? Int == 3)
+        // Not how many were accepted: a run may end when the events themselves have come, before the last answer about them is counted.
+        #expect(try ada.sync(hub)["pending"] as? Int == 0 && ada.outbox.isEmpty)
+        #expect(try bob.sync(hub)["pending"] as? Int == 0 && bob.outbox.isEmpty)
         try ada.sync(hub)
         for device in [ada, bob] {
             #expect(try !device.states(chat).contains("pending"))
@@ -102,6 +141,11 @@ import Testing
         // Bob does not know yet that he was put out.
         let text = try #require(try bob.act("send", chat, "too lat")["outbox"] as? UInt64)
         #expect(try bob.run("outbox", "--edit", "\(text)", "--text", "too late").status == 0)
+        // A mark on what may never be accepted would be lost with it.
+        #expect(try bob.run("read", "--author", bob.user, chat).status == 65)
+        let retried = try bob.run("outbox", "--retry", "\(text)")
+        #expect(retried.status == 64 && retried.errors.contains("is pending: only failed ones can be retried"))
+        #expect(try bob.run("outbox", "--retry", "\(text)", "--discard", "\(text)").status == 64 && bob.outbox.count == 1)
         let report = try bob.sync(hub)
         #expect(report["refused"] as? Int == 1 && report["failed"] as? Int == 1 && report["pending"] as? Int == 0)
         let entry = try #require(try bob.outbox.first)
@@ -116,6 +160,13 @@ import Testing
         #expect(try bob.sync(hub)["accepted"] as? Int == 1)
         #expect(try Shown.timeline(hub.store, chat).last?.contains("too late") ?? false)
         #expect(try bob.outbox.isEmpty && bob.states(chat) == ["complete"])
+
+        // What one was told of is what the hub has: one's own that is pending may be given up.
+        let known = try newest(bob, chat)
+        let own = try #require(try bob.act("send", chat, "own")["outbox"] as? UInt64)
+        #expect(try known != nil && bob.act("read", chat)["message_id"] as? String == known)
+        #expect(try bob.run("outbox", "--discard", "\(own)").object()["discarded"] as? Int == 1)
+        #expect(try bob.sync(hub)["accepted"] as? Int == 1)
 
         // Of another's message nobody changes the text.
         try ada.sync(hub)

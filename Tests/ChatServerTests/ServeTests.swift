@@ -70,8 +70,8 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--jwt-key", secret], 64, "only one"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--service-user", "bot"], 64, "--service-user"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
-                (["--listen", "127.0.0.1:0", "--jwt-key", secret], 66, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
-                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 66, "PEM"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 65, "PEM"),
             ] {
                 let serve = try Serve(arguments)
                 #expect(await serve.status() == Int32(status), "\(arguments)")

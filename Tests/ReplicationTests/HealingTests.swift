@@ -1,6 +1,6 @@
 import ConversationStore
 import Foundation
-import Replication
+@testable import Replication
 import Testing
 
 /// Hubs that were restored, replaced or that lie; devices that were restored.
@@ -27,6 +27,7 @@ import Testing
             #expect(try one.lostEvents().count == 5)
             let two = try await world.heal(second)
             try await world.sync(one)
+            #expect(try one.lostEvents().isEmpty)
             let texts = try world.hubStore.timeline(of: chat, .newest, limit: 100)!.messages.map(\.text)
             #expect(texts.count == 41 && Set(texts).count == 41)
             for device in [one, two] {
@@ -34,6 +35,37 @@ import Testing
                 #expect(try device.store.timeline(of: chat, .newest, limit: 100) == world.hubStore.timeline(of: chat, .newest, limit: 100))
                 #expect(device.outbox.isEmpty)
             }
+        }
+    }
+
+    @Test("what was done offline to a message that the hub lost comes behind it, in the order made", arguments: [false, true])
+    func whatRestsOnALostMessage(_ wasSentBefore: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for text in ["one", "two"] { try await world.hubStore.send(text, to: chat, from: bob) }
+            let device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            let three = MessageID.random()
+            try device.append(message("three", in: chat, by: ada, id: three))
+            try await world.sync(device)
+            try world.restoreHub()
+            var reply = Event.Message(id: .random(), role: .user, text: "four")
+            reply.replyTo = three
+            try device.append([
+                Event(conversation: chat, author: ada, content: .messageEdited(message: three, text: "three, edited")),
+                Event(conversation: chat, author: ada, content: .reactionSet(message: three, emoji: "👍", isOn: true)),
+                Event(conversation: chat, author: ada, content: .messageSent(reply)), message("five", in: chat, by: ada),
+            ])
+            // Of an earlier connection that broke before any hub heard of it.
+            if wasSentBefore { _ = try device.hello(token: "", scope: .mine) }
+
+            let healed = try await world.heal(device)
+            #expect(healed.outbox.isEmpty)
+            let messages = try world.hubStore.timeline(of: chat, .newest, limit: 10)!.messages
+            #expect(messages.map(\.text) == ["one", "two", "three, edited", "four", "five"])
+            #expect(messages[2].reactions.map(\.emoji) == ["👍"] && messages[3].replyTo == three)
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
         }
     }
 

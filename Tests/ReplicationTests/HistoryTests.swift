@@ -106,6 +106,32 @@ import Testing
         }
     }
 
+    @Test("What was recorded before its user came in anew leaves the outbox, and is kept aside")
+    func recordedBefore() async throws {
+        try await withWorld { world in
+            let id = try await world.hubStore.createConversation(.group, author: ada, participants: [eve])
+            try await setHistory(ConversationHistory.fromJoining.rawValue, of: id, world)
+            let device = try world.device(eve)
+            try await settle(world, device)
+            try device.append(message("before", in: id, by: eve))
+            // The hub records it, and the line breaks before it has said so.
+            let hub = world.hub.connect(send: { _ in }, close: { _ in })
+            let connection = device.connect(token: "", send: { hub.receive($0) }, close: { _ in }) { _ in }
+            connection.start()
+            try await eventually { try texts(world.hubStore, id) == ["before"] }
+            connection.disconnected()
+            hub.disconnected()
+            for content in [Event.Content.participantLeft(eve), .participantJoined(eve)] {
+                _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: content))
+            }
+            try await world.hubStore.send("after", to: id, from: ada)
+            try await settle(world, device)
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(device.store, id) == ["after"])
+            #expect(try device.lostEvents().map(\.event.content.kind) == [.messageSent])
+        }
+    }
+
     @Test("A hub that was restored from a backup is told from one that rewrote what is seen of it")
     func restored() async throws {
         try await withWorld { world in
@@ -144,6 +170,9 @@ import Testing
             let whole = try world.device(eve)
             try await settle(world, whole)
             #expect(try texts(whole.store, id).count == 82)
+            // So does who showed a part of it, when all is compared.
+            try await settle(world, left, .conversations([id]))
+            #expect(try texts(left.store, id).count == 82)
             #expect(try whole.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
         }
     }

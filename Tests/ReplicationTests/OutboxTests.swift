@@ -66,6 +66,60 @@ import Testing
         }
     }
 
+    @Test func whatDependsOnARefusedMessageWaitsWithIt() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let first = try world.device(bob), second = try world.device(bob)
+            for device in [first, second] { try await world.sync(device) }
+            let id = MessageID.random()
+            try first.append(message("first's", in: chat, by: bob, id: id))
+            var reply = Event.Message(id: .random(), role: .user, text: "a reply")
+            reply.replyTo = id
+            try second.append([
+                message("second's", in: chat, by: bob, id: id), Event(conversation: chat, author: bob, content: .messageEdited(message: id, text: "edited")),
+                Event(conversation: chat, author: bob, content: .messageSent(reply)),
+            ])
+            for device in [first, second] { try await world.sync(device) }
+            #expect(second.outbox.map(\.isFailed) == [true, false, false] && second.outbox.map(\.isWaiting) == [false, true, true])
+            #expect(try world.hubStore.timeline(of: chat, .newest, limit: 10)!.messages.map(\.text) == ["first's"])
+        }
+    }
+
+    @Test func whatDependsOnAMessageGoesWhenThatIsAcceptedAndNothingOvertakesThatMustNot() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob, eve])
+            let device = try world.device(bob)
+            try await world.sync(device)
+            let id = MessageID.random(), streamed = MessageID.random(), own = MessageID.random()
+            func event(_ content: Event.Content) -> Event { Event(conversation: chat, author: bob, content: content) }
+            func sent(_ text: String, id: MessageID = .random(), replyTo: MessageID? = nil, isStreaming: Bool = false) -> Event {
+                event(.messageSent(Event.Message(id: id, role: .user, text: text, isStreaming: isStreaming, replyTo: replyTo)))
+            }
+            try device.append([
+                sent("one", id: id), sent("", id: streamed, isStreaming: true), event(.chunkAppended(message: streamed, index: 0, text: "two")),
+                event(.messageCompleted(message: streamed, finishReason: "", usage: nil)), event(.messageEdited(message: id, text: "one, edited")),
+                sent("names itself", id: own, replyTo: own), sent("three", replyTo: id), sent("four"), event(.participantLeft(eve)), sent("without eve"),
+            ])
+            var flights: [[UInt64]] = []
+            func take() throws {
+                let before = device.outbox.filter { $0.state == .sent }.map(\.id)
+                _ = try device.takePushed(bytesMax: 1 << 20)
+                flights.append(device.outbox.filter { $0.state == .sent && !before.contains($0.id) }.map(\.id))
+            }
+            try take()
+            try take()
+            // A stream in one flight with its beginning; what names itself is the hub's to refuse.
+            #expect(flights == [[1, 2, 3, 4, 6], []])
+            try await world.sync(device)
+            #expect(device.outbox.map(\.id) == [6] && device.outbox[0].isFailed)
+            let events = try world.hubStore.log.events(in: .conversation(chat))
+            let left = events.firstIndex { $0.event.content == .participantLeft(eve) }
+            #expect(left == events.count - 2)
+            let messages = try world.hubStore.timeline(of: chat, .newest, limit: 10)!.messages
+            #expect(messages.map(\.text) == ["one, edited", "two", "three", "four", "without eve"])
+        }
+    }
+
     @Test("thousands of offline messages go in order", arguments: [1, 200])
     func manyOffline(_ conversations: Int) async throws {
         try await withWorld { world in

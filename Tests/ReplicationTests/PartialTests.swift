@@ -80,6 +80,69 @@ import Testing
         }
     }
 
+    @Test func whatHappenedInConversationsThatAreHeldComesHoweverManyChanged() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            try await settle(world, device, scope)
+            try await world.hubStore.send("late", to: old, from: ada)
+            try await settle(world, device, scope)
+            // Two have changed since, and one was the newest.
+            try await world.hubStore.send("later", to: old, from: ada)
+            try await world.hubStore.send("newest", to: long, from: ada)
+            try await settle(world, device, scope)
+            #expect(try device.store.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["later"])
+            #expect(try device.store.lobby(of: bob).rows.map(\.unread) == world.hubStore.lobby(of: bob).rows.map(\.unread))
+        }
+    }
+
+    @Test func anOwnConversationThatIsNoneOfTheNewestIsAnswered() async throws {
+        try await withWorld { world in
+            let (long, _) = try await conversations(world)
+            let device = try world.device(bob)
+            let own = ConversationID.random()
+            try device.append(Event(conversation: own, author: bob, content: .conversationCreated(kind: .group, title: nil, participants: [])))
+            try await settle(world, device, .conversations([long]))
+            #expect(device.outbox.count == 1)
+            try await world.hubStore.send("newer", to: long, from: ada)
+            try await settle(world, device, .newest(conversations: 1, messages: 5))
+            #expect(device.outbox.isEmpty)
+            #expect(try device.store.lobby(of: bob).rows.contains { $0.conversation == own && $0.unconfirmed == nil })
+        }
+    }
+
+    @Test func whatIsShownStaysUntilTheHubHasShownItAnew() async throws {
+        try await withWorld { world in
+            let (long, _) = try await conversations(world)
+            let device = try world.device(bob)
+            try await settle(world, device, .newest(conversations: 1, messages: 5))
+            let shown = try device.store.timeline(of: long, limit: 300)?.messages.map(\.text)
+            // Asked for anew; the line breaks behind BASE.
+            let replica = Monitor<ReplicaConnection?>(nil)
+            let hasBase = Monitor(false)
+            let hub = world.hub.connect(
+                send: { message in
+                    if hasBase.withLock({ $0 }) { return }
+                    replica.withLock { $0 }?.receive(message)
+                    if case .base? = try? Frame(decoding: message) { hasBase.withLock { $0 = true } }
+                }, close: { _ in })
+            let isEnded = Monitor(false)
+            let connection = device.connect(
+                token: "", scope: .newest(conversations: 1, messages: 7), send: { hub.receive($0) }, close: { _ in isEnded.withLock { $0 = true } }
+            ) { _ in }
+            replica.withLock { $0 = connection }
+            connection.start()
+            try await eventually { hasBase.withLock { $0 } }
+            connection.disconnected()
+            hub.disconnected()
+            try await eventually { isEnded.withLock { $0 } }
+            #expect(try device.store.timeline(of: long, limit: 300)?.messages.map(\.text) == shown)
+            try await settle(world, device, .newest(conversations: 1, messages: 7))
+            #expect(try device.store.timeline(of: long, limit: 300)?.messages.count == 7)
+        }
+    }
+
     @Test func whatIsAcceptedOutsideOfTheScopeKeepsNoSyncWaiting() async throws {
         try await withWorld { world in
             let (long, old) = try await conversations(world)

@@ -128,6 +128,7 @@ import Testing
             second = try await world.heal(second)
             let notes = try world.hubStore.log.events(in: .conversation(chat)).filter { if case .custom = $0.event.content { true } else { false } }
             #expect(notes.count == 1)
+            #expect(try second.lostEvents().isEmpty)
             for device in [first, second] { try expectSame(world, device, chat) }
         }
     }

@@ -103,9 +103,18 @@ final class World {
         try hubStore.close()
     }
 
-    private func openHub() throws {
+    private func openHub(log: @escaping @Sendable (String) -> Void = { _ in }) throws {
         hubStore = try ConversationStore.open(at: directory + "/hub")
-        hub = try Hub(store: hubStore, options: .anyUser())
+        var options = HubOptions.anyUser()
+        options.log = log
+        hub = try Hub(store: hubStore, options: options)
+    }
+
+    /// Does something to the hub's files while it is closed.
+    func reopenHub(log: @escaping @Sendable (String) -> Void, after change: (_ path: String) throws -> Void) throws {
+        try closeHub()
+        try change(directory + "/hub")
+        try openHub(log: log)
     }
 
     /// What a session said so far.

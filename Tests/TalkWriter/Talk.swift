@@ -1,4 +1,5 @@
 import ConversationStore
+import StoreTesting
 
 /// Random events of a few conversations, each of which a store accepts when it gets them in order.
 struct Talk {

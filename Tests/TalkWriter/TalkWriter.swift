@@ -1,5 +1,6 @@
 import ConversationStore
 import Interchange
+import StoreTesting
 
 #if canImport(Glibc)
     import Glibc

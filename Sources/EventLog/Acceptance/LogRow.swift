@@ -74,7 +74,8 @@ struct LogRow {
 
     var archivedSeq: Seq { slices.last.map { $0.firstSeq + Seq($0.count) - 1 } ?? 0 }
 
-    func person(_ user: UserID) -> Int? {
+    // Inlined: else the row is copied for each question, with all that it refers to.
+    @inline(__always) func person(_ user: UserID) -> Int? {
         if index.isEmpty {
             for position in people.indices where people[position].user == user { return position }
             return nil
@@ -99,10 +100,13 @@ struct LogRow {
         return count
     }
 
-    func lane(_ replica: ReplicaID) -> Int? {
+    @inline(__always) func lane(_ replica: ReplicaID) -> Int? {
         for position in lanes.indices where lanes[position].replica == replica { return position }
         return nil
     }
+
+    /// A replica's last counter that was handled; 0 if none was.
+    @inline(__always) func mark(of replica: ReplicaID) -> UInt64 { lane(replica).map { lanes[$0].mark } ?? 0 }
 
     mutating func mark(_ replica: ReplicaID, _ counter: UInt64) {
         if let position = lane(replica) {

@@ -1,6 +1,7 @@
 /// A log as the writer sees it: the row that runs ahead of the archive, and what is known of its messages.
 ///
-/// Owned by the writer; touched by no other thread.
+/// Owned by the writer; touched by no other thread. What it holds is unchecked at run time: nothing that it calls while it changes a property comes back
+/// to it, and the checks cost a fifteenth of a commit.
 final class LogState {
     struct Message {
         var seq: Seq
@@ -17,19 +18,19 @@ final class LogState {
 
     enum Closed: UInt8 { case open, completed, interrupted }
 
-    var row: LogRow
+    @exclusivity(unchecked) var row: LogRow
     /// Messages since the log was loaded and all open streams; all messages once `isComplete`.
-    private(set) var messages: [MessageID: Message] = [:]
-    private(set) var isComplete: Bool
+    @exclusivity(unchecked) private(set) var messages: [MessageID: Message] = [:]
+    @exclusivity(unchecked) private(set) var isComplete: Bool
     /// Ids of archived messages that are not in `messages`; `nil` until first asked for.
     private var archivedIDs: Set<MessageID>?
     /// The positions of the events that the archive does not hold yet.
-    var tail: [Position] = []
-    var tailFirstSeq: Seq
+    @exclusivity(unchecked) var tail: [Position] = []
+    @exclusivity(unchecked) var tailFirstSeq: Seq
     /// Whether a flush wrote slices that the row does not name yet.
     var hasStaleSlices = false
     /// The flush during which it was used last.
-    var lastUse = 0
+    @exclusivity(unchecked) var lastUse = 0
     /// The position of the event after the last mark: once the archive holds it, it holds the mark too.
     var lastMark: Position = 0
     /// Where the search for a repeated origin goes on: re-imports come in order.

@@ -110,7 +110,9 @@ final class Archive: Sendable {
     }
 
     static func damaged(_ path: String, _ what: String) -> EventLogError {
-        EventLogError(.damaged, "\(path): \(what); run `convstore verify`, and `convstore export --salvage` for what is sound")
+        // Beside the log lies what is mended, not only saved.
+        let rescue = path.hasSuffix("/" + SideStore.fileName) ? SideStore.rescue : "and `convstore export --salvage` for what is sound"
+        return EventLogError(.damaged, "\(path): \(what); run `convstore verify`, \(rescue)")
     }
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
@@ -155,14 +157,20 @@ final class Archive: Sendable {
     }
 
     static func open(
-        _ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ what: @autoclosure () -> String, in file: String = "archive"
+        _ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ what: @autoclosure () -> String, in file: String = "archive", mendedBy command: String = "verify"
     ) throws -> UnsafeRawBufferPointer {
-        guard bytes.count >= 8 else { throw EventLogError(.damaged, "\(file): \(what()) is cut short; run `convstore verify`") }
-        let value = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 8)])
-        guard UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 8, as: UInt64.self)) == checksum(key, value) else {
-            throw EventLogError(.damaged, "\(file): the checksum of \(what()) does not match; run `convstore verify`")
+        guard bytes.count >= 8 else { throw EventLogError(.damaged, "\(file): \(what()) is cut short; run `convstore \(command)`") }
+        guard let value = unsealed(key, bytes) else {
+            throw EventLogError(.damaged, "\(file): the checksum of \(what()) does not match; run `convstore \(command)`")
         }
         return value
+    }
+
+    /// The value without its checksum, if that matches.
+    static func unsealed(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        guard bytes.count >= 8 else { return nil }
+        let value = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 8)])
+        return UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: value.count, as: UInt64.self)) == checksum(key, value) ? value : nil
     }
 
     func state(_ transaction: borrowing ReadTransaction) throws -> State {

@@ -30,7 +30,9 @@ final class ArchiveReader {
 
     private func decode(_ bytes: UnsafeRawBufferPointer, _ position: Position) throws -> DecodedRun {
         do {
-            return try DecodedRun(bytes, at: position, decompressor: decompressor)
+            let run = try DecodedRun(bytes, at: position, decompressor: decompressor)
+            MappedPages.release(bytes)
+            return run
         } catch let error as RunError {
             throw Archive.damaged(archive.path, "\(error)")
         }

@@ -65,6 +65,14 @@ extension DecodedRun {
         }
     }
 
+    /// Whether all checksums of a run hold; there is no byte of it that none of them covers.
+    static func isSound(_ bytes: UnsafeRawBufferPointer, at position: Position) -> Bool {
+        guard let header = try? Header(bytes, at: position), (try? header.ids(in: bytes, at: position)) != nil,
+            (try? header.columns(in: bytes, at: position)) != nil
+        else { return false }
+        return header.frames.allSatisfy { XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[$0.range]), seed: position) == $0.checksum }
+    }
+
     /// Makes a run one of another first position, on which all its checksums rest. Checks those that it has.
     static func move(_ bytes: inout [UInt8], from old: Position, to new: Position) throws {
         do {

@@ -251,7 +251,30 @@ extension UnsafeRawBufferPointer {
     return text
 }
 
+/// Whether bytes are UTF-8.
+package func isValidText(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    if #available(macOS 26, iOS 26, *) {
+        return (try? UTF8Span(validating: bytes.bindMemory(to: UInt8.self).span)) != nil
+    }
+    return String(validating: bytes.bindMemory(to: UInt8.self), as: UTF8.self) != nil
+}
+
+/// Copies bytes of which `isValidText` was asked before, and which have not changed since.
+package func validText(of bytes: UnsafeRawBufferPointer) -> String {
+    if #available(macOS 26, iOS 26, *) {
+        var span = UTF8Span(unchecked: bytes.bindMemory(to: UInt8.self).span)
+        // Strings that are known to be ASCII are compared faster.
+        _ = span.checkForASCII()
+        return String(copying: span)
+    }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
 /// Copies bytes that were valid UTF-8 when they were accepted and whose checksum held: repairs, never traps, should they not be.
-@inline(__always) package func trustedText(of bytes: UnsafeRawBufferPointer) -> String {
-    String(decoding: bytes, as: UTF8.self)
+package func trustedText(of bytes: UnsafeRawBufferPointer) -> String {
+    if #available(macOS 26, iOS 26, *) {
+        // Takes two thirds of the time of `decoding` where not all is ASCII.
+        if let span = try? UTF8Span(validating: bytes.bindMemory(to: UInt8.self).span) { return String(copying: span) }
+    }
+    return String(decoding: bytes, as: UTF8.self)
 }

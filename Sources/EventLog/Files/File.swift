@@ -176,6 +176,13 @@ enum Directory {
         if unlink(path) != 0, errno != ENOENT { throw SystemError(call: "unlink", path: path, number: errno) }
     }
 
+    /// Whether two paths lead to one directory.
+    static func isSame(_ path: String, _ other: String) -> Bool {
+        var (status, otherStatus) = (stat(), stat())
+        guard stat(path, &status) == 0, stat(other, &otherStatus) == 0 else { return false }
+        return status.st_dev == otherStatus.st_dev && status.st_ino == otherStatus.st_ino
+    }
+
     static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
     /// Whether the directory of a file may be written to.

@@ -24,6 +24,14 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case dropRefused
     /// A hub believes every cursor.
     case believeCursors
+    /// A device is sent what it did not ask for.
+    case ignoreScope
+    /// Who comes later is shown what was before, where that is not for them.
+    case tellHistory
+    /// What stands for an erased body is not its hash.
+    case misHashErased
+    /// Of what happened while a device was away, it is sent the newest conversation only.
+    case forgetMissed
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

@@ -19,7 +19,7 @@ package protocol EventFold: AnyObject, Sendable {
 /// One fold's rows, in memory over a table. The store calls it from one thread at a time, with the fold lock held for writing.
 package protocol FoldState: AnyObject, Sendable {
     /// Folds one event: total, never refusing. Throws only when a row cannot be read.
-    func fold(_ event: RecordedEvent) throws
+    func fold(_ event: borrowing RecordedEvent) throws
     /// About how many bytes of memory the rows hold that the table does not have yet.
     var unsavedBytes: Int { get }
     /// What changed since it was last asked; later changes do not touch it.

@@ -19,14 +19,15 @@ final class FoldSlot: @unchecked Sendable {
         state = fold.makeState(over: nil)
     }
 
-    func apply(_ event: RecordedEvent) {
+    func apply(_ event: borrowing RecordedEvent) {
         if isBroken { return }
         do {
             try state.fold(event)
         } catch {
             isBroken = true
             let typed = error as? EventLogError ?? EventLogError(.damaged, "\(error)")
-            fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at position \(event.position): \(typed.message)"))
+            let position = event.position
+            fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at position \(position): \(typed.message)"))
         }
     }
 }

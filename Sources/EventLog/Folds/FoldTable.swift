@@ -28,9 +28,12 @@ package final class FoldTable: Sendable {
         }
     }
 
+    /// How many rows do not match their checksums.
+    func damagedRows() throws -> Int { try environment.damagedRecords(in: table) }
+
     private func readable<R>(_ key: [UInt8], _ value: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) throws -> R) throws -> R {
         do {
-            return try body(Archive.open(key, value, "a row of the projection \(name)"))
+            return try body(Archive.open(key, value, "a row of the projection \(name)", in: environment.path, mendedBy: "rebuild"))
         } catch is CodecError {
             throw EventLogError(.damaged, "\(environment.path): a row of the projection \(name) cannot be read; run `convstore rebuild`")
         }
@@ -90,9 +93,9 @@ struct FoldRecord: Hashable {
     static func read(_ name: String, _ archive: Archive, _ transaction: borrowing ReadTransaction) throws -> FoldRecord {
         guard let bytes = try transaction.get(archive.meta, key(name)) else { return FoldRecord() }
         do {
-            return try FoldRecord(decoding: Archive.open(key(name), bytes, "the record of the projection \(name)"))
+            return try FoldRecord(decoding: Archive.open(key(name), bytes, "the record of the projection \(name)", in: archive.path, mendedBy: "rebuild"))
         } catch is CodecError {
-            throw Archive.damaged(archive.path, "the record of the projection \(name) cannot be read")
+            throw EventLogError(.damaged, "\(archive.path): the record of the projection \(name) cannot be read; run `convstore rebuild`")
         }
     }
 
@@ -101,10 +104,10 @@ struct FoldRecord: Hashable {
         var record = FoldRecord()
         do {
             if let bytes = try transaction.get(archive.meta, key(name)) {
-                record = try FoldRecord(decoding: Archive.open(key(name), bytes, "the record of the projection \(name)"))
+                record = try FoldRecord(decoding: Archive.open(key(name), bytes, "the record of the projection \(name)", in: archive.path, mendedBy: "rebuild"))
             }
         } catch is CodecError {
-            throw Archive.damaged(archive.path, "the record of the projection \(name) cannot be read")
+            throw EventLogError(.damaged, "\(archive.path): the record of the projection \(name) cannot be read; run `convstore rebuild`")
         }
         body(&record)
         try record.write(name, archive, &transaction)

@@ -7,20 +7,6 @@ internal import Synchronization
     internal import Darwin
 #endif
 
-/// What LMDB, or the system under it, answered.
-struct LMDBError: Error, Hashable, CustomStringConvertible {
-    let code: CInt
-    let call: String
-
-    var description: String { "\(call): " + String(cString: mdb_strerror(code)) }
-
-    static let notFound = MDB_NOTFOUND
-}
-
-@inline(__always) private func check(_ code: CInt, _ call: String) throws(LMDBError) {
-    if code != MDB_SUCCESS { throw LMDBError(code: code, call: call) }
-}
-
 /// One LMDB environment in one file, its map grown as it fills.
 ///
 /// Safe to use from several threads.
@@ -40,13 +26,13 @@ final class LMDBEnvironment: @unchecked Sendable {
 
     /// A named table of the environment.
     struct Table: Sendable {
-        fileprivate let index: MDB_dbi
+        let index: MDB_dbi
     }
 
     /// Opens the file, which is created if it is absent and `isReadOnly` is false.
     init(path: String, isReadOnly: Bool, mapBytes wanted: Int, mapBytesMax: Int, usesLock: Bool = true, isScratch: Bool = false) throws(LMDBError) {
         var created: OpaquePointer?
-        try check(mdb_env_create(&created), "mdb_env_create")
+        try LMDBError.check(mdb_env_create(&created), "mdb_env_create")
         handle = created!
         gate = .allocate(capacity: 1)
         pthread_rwlock_init(gate, nil)
@@ -55,15 +41,15 @@ final class LMDBEnvironment: @unchecked Sendable {
         self.mapBytesMax = mapBytesMax
         mapBytes = Atomic(wanted)
         // All properties are set: whatever is thrown from here on, `deinit` closes the handle.
-        try check(mdb_env_set_maxdbs(handle, 128), "mdb_env_set_maxdbs")
-        try check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
-        try check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
+        try LMDBError.check(mdb_env_set_maxdbs(handle, 128), "mdb_env_set_maxdbs")
+        try LMDBError.check(mdb_env_set_maxreaders(handle, 1024), "mdb_env_set_maxreaders")
+        try LMDBError.check(mdb_env_set_mapsize(handle, wanted), "mdb_env_set_mapsize")
         var flags = UInt32(MDB_NOSUBDIR | MDB_NOTLS)
         if isReadOnly { flags |= UInt32(MDB_RDONLY) }
         if !usesLock { flags |= UInt32(MDB_NOLOCK) }
         if isScratch { flags |= UInt32(MDB_NOSYNC) }
         if usesLock { try Self.allocateLockFile(path + "-lock") }
-        try check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
+        try LMDBError.check(mdb_env_open(handle, path, flags, 0o600), "mdb_env_open")
         if usesLock {
             var dead: CInt = 0
             mdb_reader_check(handle, &dead)
@@ -119,7 +105,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     /// Opens the tables, which a writer creates if they are absent, unless told not to.
     func tables(_ names: [String], creates: Bool = true) throws(LMDBError) -> [Table?] {
         var transaction: OpaquePointer?
-        try check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
+        try LMDBError.check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
         var result: [Table?] = []
         let creates = creates && !isReadOnly
         for name in names {
@@ -135,7 +121,7 @@ final class LMDBEnvironment: @unchecked Sendable {
             }
             result.append(Table(index: index))
         }
-        try check(mdb_txn_commit(transaction), "mdb_txn_commit")
+        try LMDBError.check(mdb_txn_commit(transaction), "mdb_txn_commit")
         return result
     }
 
@@ -144,7 +130,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         var names: [String] = []
         try read { transaction in
             var main: MDB_dbi = 0
-            try check(mdb_dbi_open(transaction.handle, nil, 0, &main), "mdb_dbi_open")
+            try LMDBError.check(mdb_dbi_open(transaction.handle, nil, 0, &main), "mdb_dbi_open")
             try transaction.forEach(Table(index: main)) { key, _ in
                 names.append(String(decoding: key, as: UTF8.self))
                 return true
@@ -188,7 +174,7 @@ final class LMDBEnvironment: @unchecked Sendable {
             mdb_env_set_mapsize(handle, 0)
             code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         }
-        try check(code, "mdb_txn_begin")
+        try LMDBError.check(code, "mdb_txn_begin")
         pinned = Pin(transaction!)
     }
 
@@ -205,7 +191,7 @@ final class LMDBEnvironment: @unchecked Sendable {
             var index: MDB_dbi = 0
             let code = mdb_dbi_open(transaction.handle, name, 0, &index)
             if code == MDB_NOTFOUND { return nil }
-            try check(code, "mdb_dbi_open")
+            try LMDBError.check(code, "mdb_dbi_open")
             return Table(index: index)
         }
     }
@@ -249,7 +235,7 @@ final class LMDBEnvironment: @unchecked Sendable {
             code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         }
         do {
-            try check(code, "mdb_txn_begin")
+            try LMDBError.check(code, "mdb_txn_begin")
             return try body(ReadTransaction(handle: transaction!))
         } catch let error as LMDBError {
             // Reads stand everywhere: so they are typed here.
@@ -264,7 +250,7 @@ final class LMDBEnvironment: @unchecked Sendable {
             do {
                 try Self.ask(faults) { faults throws(SystemError) in try faults.willCommit(path) }
                 var transaction: OpaquePointer?
-                try check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
+                try LMDBError.check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
                 var write = WriteTransaction(handle: transaction!)
                 let result = try body(&write)
                 try write.commit()
@@ -279,6 +265,14 @@ final class LMDBEnvironment: @unchecked Sendable {
         }
     }
 
+    /// Gives back what this process has read of the file: a store that grows must not count as memory that grows.
+    func releasePages() {
+        // What hinders it hinders whoever reads next, and is told there.
+        try? read { transaction in
+            if let address = try transaction.anyAddress() { MappedPages.releaseAll(around: address) }
+        }
+    }
+
     /// What a test's disk says, as LMDB would say it.
     private static func ask(_ faults: (any DiskFaults)?, _ body: (any DiskFaults) throws(SystemError) -> Void) throws(LMDBError) {
         guard let faults else { return }
@@ -289,7 +283,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         if isResize {
-            try check(mdb_env_set_mapsize(handle, 0), "mdb_env_set_mapsize")
+            try LMDBError.check(mdb_env_set_mapsize(handle, 0), "mdb_env_set_mapsize")
             return
         }
         let now = mapBytes.load(ordering: .relaxed)
@@ -297,7 +291,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         guard next > now else {
             throw EventLogError(.diskFull, "\(path): the archive's map has reached its limit of \(mapBytesMax) bytes; raise `mapBytesMax` or delete something")
         }
-        try check(mdb_env_set_mapsize(handle, next), "mdb_env_set_mapsize")
+        try LMDBError.check(mdb_env_set_mapsize(handle, next), "mdb_env_set_mapsize")
         mapBytes.store(next, ordering: .relaxed)
     }
 
@@ -347,160 +341,4 @@ final class LMDBEnvironment: @unchecked Sendable {
 
 extension Substring {
     fileprivate var trimmedNewline: Substring { hasSuffix("\n") ? dropLast() : self }
-}
-
-/// A snapshot of the environment, lent for the length of a closure.
-struct ReadTransaction: ~Copyable {
-    fileprivate let handle: OpaquePointer
-    fileprivate var isOwned = true
-
-    deinit { if isOwned { mdb_txn_abort(handle) } }
-
-    /// The same snapshot, for a type that wraps it while this one is lent.
-    var lent: ReadTransaction { ReadTransaction(handle: handle, isOwned: false) }
-
-    /// The value's bytes, which lie in the map: copy what must outlive the transaction.
-    func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
-        try lookUp(handle, table, Array(key))
-    }
-
-    /// Visits records in key order from a key on (or backwards from it), until the closure says false.
-    func forEach(
-        _ table: LMDBEnvironment.Table, from key: [UInt8] = [], isReversed: Bool = false,
-        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
-    ) throws {
-        var cursor: OpaquePointer?
-        try check(mdb_cursor_open(handle, table.index, &cursor), "mdb_cursor_open")
-        defer { mdb_cursor_close(cursor) }
-        try visit(cursor, from: key, isReversed: isReversed, body)
-    }
-
-    /// The last record at or below a key.
-    func floor(_ table: LMDBEnvironment.Table, _ key: [UInt8]) throws -> (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
-        var found: (UnsafeRawBufferPointer, UnsafeRawBufferPointer)?
-        try forEach(table, from: key, isReversed: true) { key, value in
-            found = (key, value)
-            return false
-        }
-        return found
-    }
-
-    /// A table's records, and the bytes of the pages that they lie on.
-    func size(_ table: LMDBEnvironment.Table) throws(LMDBError) -> (records: Int, bytes: Int) {
-        var stat = MDB_stat()
-        try check(mdb_stat(handle, table.index, &stat), "mdb_stat")
-        return (stat.ms_entries, (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) * Int(stat.ms_psize))
-    }
-
-    fileprivate func forEachFree(_ body: (UnsafeRawBufferPointer) throws -> Void) throws {
-        var cursor: OpaquePointer?
-        try check(mdb_cursor_open(handle, 0, &cursor), "mdb_cursor_open")
-        defer { mdb_cursor_close(cursor) }
-        try visit(cursor, from: [], isReversed: false) { _, value in
-            try body(value)
-            return true
-        }
-    }
-}
-
-/// A write transaction: committed once, by the environment, or rolled back.
-struct WriteTransaction: ~Copyable {
-    private var handle: OpaquePointer?
-    private let isOwned: Bool
-
-    fileprivate init(handle: OpaquePointer, isOwned: Bool = true) {
-        self.handle = handle
-        self.isOwned = isOwned
-    }
-
-    deinit { if isOwned, let handle { mdb_txn_abort(handle) } }
-
-    /// The same transaction, for a type that wraps it while this one is lent. It cannot be committed.
-    var lent: WriteTransaction { WriteTransaction(handle: handle!, isOwned: false) }
-
-    fileprivate mutating func commit() throws(LMDBError) {
-        let ending = handle
-        handle = nil  // LMDB frees the handle, even if the commit fails.
-        try check(mdb_txn_commit(ending), "mdb_txn_commit")
-    }
-
-    func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
-        try lookUp(handle!, table, Array(key))
-    }
-
-    func forEach(
-        _ table: LMDBEnvironment.Table, from key: [UInt8] = [], isReversed: Bool = false,
-        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
-    ) throws {
-        var cursor: OpaquePointer?
-        try check(mdb_cursor_open(handle, table.index, &cursor), "mdb_cursor_open")
-        defer { mdb_cursor_close(cursor) }
-        try visit(cursor, from: key, isReversed: isReversed, body)
-    }
-
-    func put(_ table: LMDBEnvironment.Table, _ key: [UInt8], _ value: UnsafeRawBufferPointer, isAppend: Bool = false) throws(LMDBError) {
-        let code = key.withUnsafeBytes { key in
-            var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
-            var data = MDB_val(mv_size: value.count, mv_data: UnsafeMutableRawPointer(mutating: value.baseAddress))
-            return mdb_put(handle, table.index, &keyValue, &data, isAppend ? UInt32(MDB_APPEND) : 0)
-        }
-        try check(code, "mdb_put")
-    }
-
-    func put(_ table: LMDBEnvironment.Table, _ key: [UInt8], _ value: [UInt8], isAppend: Bool = false) throws(LMDBError) {
-        var failure: LMDBError?
-        value.withUnsafeBytes { bytes in
-            do throws(LMDBError) { try put(table, key, bytes, isAppend: isAppend) } catch { failure = error }
-        }
-        if let failure { throw failure }
-    }
-
-    /// Removes a table and all its rows. Nobody may use it any more.
-    func drop(_ table: LMDBEnvironment.Table) throws(LMDBError) { try check(mdb_drop(handle, table.index, 1), "mdb_drop") }
-
-    func delete(_ table: LMDBEnvironment.Table, _ key: [UInt8]) throws(LMDBError) {
-        let code = key.withUnsafeBytes { key in
-            var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
-            return mdb_del(handle, table.index, &keyValue, nil)
-        }
-        if code != MDB_NOTFOUND { try check(code, "mdb_del") }
-    }
-}
-
-private func lookUp(_ handle: OpaquePointer, _ table: LMDBEnvironment.Table, _ key: [UInt8]) throws(LMDBError) -> UnsafeRawBufferPointer? {
-    var data = MDB_val()
-    let code = key.withUnsafeBytes { key in
-        var keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
-        return mdb_get(handle, table.index, &keyValue, &data)
-    }
-    if code == MDB_NOTFOUND { return nil }
-    try check(code, "mdb_get")
-    return UnsafeRawBufferPointer(start: data.mv_data, count: data.mv_size)
-}
-
-private func visit(
-    _ cursor: OpaquePointer?, from key: [UInt8], isReversed: Bool, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
-) throws {
-    var keyValue = MDB_val()
-    var data = MDB_val()
-    var code: CInt
-    if key.isEmpty {
-        code = mdb_cursor_get(cursor, &keyValue, &data, isReversed ? MDB_LAST : MDB_FIRST)
-    } else {
-        code = key.withUnsafeBytes { key in
-            keyValue = MDB_val(mv_size: key.count, mv_data: UnsafeMutableRawPointer(mutating: key.baseAddress))
-            return mdb_cursor_get(cursor, &keyValue, &data, MDB_SET_RANGE)
-        }
-        if isReversed {
-            let isExact = code == MDB_SUCCESS && UnsafeRawBufferPointer(start: keyValue.mv_data, count: keyValue.mv_size).elementsEqual(key)
-            if !isExact { code = mdb_cursor_get(cursor, &keyValue, &data, code == MDB_NOTFOUND ? MDB_LAST : MDB_PREV) }
-        }
-    }
-    while code == MDB_SUCCESS {
-        let more = try body(
-            UnsafeRawBufferPointer(start: keyValue.mv_data, count: keyValue.mv_size), UnsafeRawBufferPointer(start: data.mv_data, count: data.mv_size))
-        if !more { return }
-        code = mdb_cursor_get(cursor, &keyValue, &data, isReversed ? MDB_PREV : MDB_NEXT)
-    }
-    if code != MDB_NOTFOUND { throw LMDBError(code: code, call: "mdb_cursor_get") }
 }

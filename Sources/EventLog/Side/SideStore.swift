@@ -13,6 +13,7 @@ internal import Synchronization
 package final class SideStore: Sendable {
     package static let fileName = "sync"
     package static let keyBytesMax = 480
+    static let rescue = "and, on a device, `convstore sync --verify`; a hub's is made anew by `convstore serve`"
 
     /// A table that was named at the opening.
     package typealias TableName = String
@@ -35,7 +36,7 @@ package final class SideStore: Sendable {
         do {
             if !isReadOnly {
                 for name in [path + ".new", path + ".new-lock"] { try Directory.remove(name) }
-                if !Directory.exists(path) { try Self.create(directory, names) }
+                if !Directory.exists(path) { try Self.create(directory, names, [:]) }
             }
             guard Directory.exists(path) else { throw EventLogError(.noSuchStore, "\(path): no such file") }
             try ArchiveCheck.beforeMapping(file: path, isBesideWriter: isReadOnly && EventStore.isBesideWriter(directory))
@@ -57,17 +58,23 @@ package final class SideStore: Sendable {
         return try SideStore(directory: directory, tables: tables, isReadOnly: true)
     }
 
-    /// Built aside, synced, renamed: a crash leaves the file or none.
-    private static func create(_ directory: String, _ names: [TableName]) throws {
+    /// Built aside, synced, renamed: a crash leaves the file or what was there before.
+    static func create(_ directory: String, _ names: [TableName], _ records: [TableName: [Record]]) throws {
         let new = path(directory) + ".new"
         do {
             let environment = try LMDBEnvironment(path: new, isReadOnly: false, mapBytes: 1 << 20, mapBytesMax: 1 << 40)
             defer { environment.close() }
-            _ = try environment.tables(names)
+            let all = names + records.keys.filter { !names.contains($0) }.sorted()
+            for (name, table) in zip(all, try environment.tables(all)) {
+                guard let table, let records = records[name] else { continue }
+                try environment.write { transaction in
+                    for (key, value) in records { try transaction.put(table, key, Archive.sealed(key, value)) }
+                }
+            }
         }
         try File(new, O_RDONLY).syncAll()
         try Directory.rename(new, to: path(directory))
-        try Directory.remove(new + "-lock")
+        for name in [path(directory) + "-lock", new + "-lock"] { try Directory.remove(name) }
         try Directory.sync(directory)
     }
 

@@ -236,7 +236,7 @@ extension EventStore {
         var breaks: [Int] = []
         let (first, last, frame, events) = try writer.withLock { writer throws -> (Position, Position, TailFrame?, [RecordedEvent]) in
             let first = writer.nextPosition
-            writer.beginFrame()
+            writer.beginFrame(events: group.reduce(0) { $0 + $1.count })
             for request in group {
                 defer { breaks.append(writer.collected.count) }
                 do {
@@ -273,9 +273,10 @@ extension EventStore {
         switch request.work {
         case .submissions(let submissions, let isAtomic):
             let checkpoint = isAtomic && submissions.count > 1 ? try writer.checkpoint(submissions, frame) : nil
-            for (index, submission) in submissions.enumerated() {
+            for index in submissions.indices {
                 do {
-                    switch try writer.take(submission, into: &frame) {
+                    // Lent, not copied.
+                    switch try writer.take(submissions[index], into: &frame) {
                     case .accepted(var receipt):
                         receipt.isDurable = isSynced
                         outcomes.append(.accepted(receipt))

@@ -30,6 +30,19 @@ extension EventStore {
         return seeds.isWhole ? seeds.spine.seed.bytes : seeds.encoded
     }
 
+    /// Whether each log came with its secret from elsewhere, as all of a replica's do; a log that began here has a leaf of this store's own seeds.
+    package var holdsOnlyAdoptedLogs: Bool {
+        get throws {
+            let ring = keys.withLock { $0.ring }
+            var isOnly = true
+            try forEachRow { row in
+                isOnly = ring.explicit[row.number] != nil
+                return isOnly
+            }
+            return isOnly
+        }
+    }
+
     /// The leaf hashes of a log's events, with their canonical parts, ascending.
     private func forEachLeaf(of log: LogID, from first: Seq, _ body: (Hash256, LeafParts) throws -> Void) throws {
         var cursor: SeedTree.Cursor?
@@ -50,36 +63,19 @@ extension EventStore {
         of log: LogID, from first: Seq, through last: Seq = .max,
         _ body: (Seq, _ envelope: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer, _ erased: Hash256?) throws -> Void
     ) throws {
-        try checkOpen()
-        // The tail first: what a flush moves meanwhile is then seen in both places.
-        let (snapshot, tailFirst, positions) = tailPlaces(of: log)
-        var seq = first
-        if positions.isEmpty || first < tailFirst {
-            guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (positions.isEmpty ? nil : LogRow(id: log, number: 0))
-            else { return }
-            var envelope = ByteBuffer()
-            var bytes = ByteBuffer()
-            try withReader { reader in
-                while seq <= min(last, row.archivedSeq) {
-                    guard let (run, place) = try reader.place(of: seq, in: row) else {
-                        throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
-                    }
-                    envelope.removeAll()
-                    bytes.removeAll()
-                    run.envelope(at: place).encode(into: &envelope)
-                    let erased = run.commitments[place]
-                    if erased == nil { try run.body(at: place).encode(into: &bytes) }
-                    try body(seq, envelope.bytes, bytes.bytes, erased)
-                    seq += 1
-                }
-            }
-        }
-        while seq <= last, !positions.isEmpty, seq < tailFirst + Seq(positions.count) {
-            guard seq >= tailFirst, let (frame, index) = snapshot.frame(of: positions[Int(seq - tailFirst)]) else {
-                throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
-            }
+        var envelope = ByteBuffer()
+        var bytes = ByteBuffer()
+        try forEachVisible(of: log, from: first, through: last) { run, place in
+            envelope.removeAll()
+            bytes.removeAll()
+            run.envelope(at: place).encode(into: &envelope)
+            let erased = run.commitments[place]
+            if erased == nil { try run.body(at: place).encode(into: &bytes) }
+            try body(run.events[place].seq, envelope.bytes, bytes.bytes, erased)
+            return true
+        } inTail: { seq, frame, index in
             try withExtendedLifetime(frame) { try body(seq, frame.envelopeBytes(index), frame.bodyBytes(index), frame.commitment(index)) }
-            seq += 1
+            return true
         }
     }
 

@@ -92,6 +92,48 @@ extension EventStore {
         }
     }
 
+    /// Where each of a log's visible events lies, ascending, until a closure says false: a place of an archived run, or of a frame in the tail.
+    func forEachVisible(
+        of log: LogID, from first: Seq, through last: Seq, archived: (_ run: DecodedRun, _ place: Int) throws -> Bool,
+        inTail: (Seq, _ frame: TailFrame, _ index: Int) throws -> Bool
+    ) throws {
+        try checkOpen()
+        // The tail first: what a flush moves meanwhile is then seen in both places.
+        let (snapshot, tailFirst, positions) = tailPlaces(of: log)
+        var seq = first
+        if positions.isEmpty || first < tailFirst {
+            let row = try archive.environment.read { [archive] in try archive.row(log, $0) }
+            if row == nil, positions.isEmpty { return }
+            guard try forEachArchived(of: row ?? LogRow(id: log, number: 0), &seq, through: last, archived) else { return }
+        }
+        while seq <= last, !positions.isEmpty, seq < tailFirst + Seq(positions.count) {
+            guard seq >= tailFirst, let (frame, index) = snapshot.frame(of: positions[Int(seq - tailFirst)]) else {
+                throw Archive.damaged(archive.path, "log \(log) has no seq \(seq) (I2)")
+            }
+            guard try inTail(seq, frame, index) else { return }
+            seq += 1
+        }
+    }
+
+    /// Answers whether the closure said so each time; `seq` is then the next.
+    private func forEachArchived(of row: LogRow, _ seq: inout Seq, through last: Seq, _ body: (DecodedRun, Int) throws -> Bool) throws -> Bool {
+        try withReader { reader in
+            let end = min(last, row.archivedSeq)
+            while seq <= end {
+                guard let (run, place) = try reader.place(of: seq, in: row) else {
+                    throw Archive.damaged(archive.path, "log \(row.id) has no seq \(seq) (I2)")
+                }
+                // The rest of this run's slice, without looking for each.
+                let rest = run.slices[Int(run.events[place].slice)].range.upperBound - place
+                for place in place..<place + Int(min(Seq(rest), end - seq + 1)) {
+                    guard try body(run, place) else { return false }
+                    seq += 1
+                }
+            }
+            return true
+        }
+    }
+
     /// How many of ascending positions are at or before one.
     private static func count(of positions: [Position], upTo position: Position) -> Int {
         var low = 0

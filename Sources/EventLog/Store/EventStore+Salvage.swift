@@ -146,7 +146,11 @@ extension RawSpan {
 
 extension EventStore {
     /// Spoils the so-many-eth run of a closed store, for tests of what follows. Answers how many runs there are.
-    package static func damageRun(at path: String, number: Int) throws -> Int {
+    ///
+    /// - Parameter change: what becomes of the run's bytes; unless told, one bit in the middle flips.
+    package static func damageRun(
+        at path: String, number: Int, change: (inout [UInt8]) -> Void = { $0[$0.count / 2] ^= 0x10 }
+    ) throws -> Int {
         let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
         defer { archive.environment.close() }
         return try archive.environment.write { transaction in
@@ -156,7 +160,7 @@ extension EventStore {
                 return true
             }
             guard runs.indices.contains(number) else { return runs.count }
-            runs[number].value[runs[number].value.count / 2] ^= 0x10
+            change(&runs[number].value)
             try transaction.put(archive.runs, runs[number].key, runs[number].value)
             return runs.count
         }

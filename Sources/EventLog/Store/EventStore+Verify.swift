@@ -7,36 +7,60 @@ public struct VerifyReport: Sendable, Hashable {
     public var segments: UInt64 = 0
     /// What is wrong, each naming the log and seq where it can.
     public var problems: [String] = []
+    /// What the problems are of.
+    public private(set) var damaged: Set<Part> = []
     public var isSound: Bool { problems.isEmpty }
 
+    /// What is mended in a way of its own.
+    public enum Part: Hashable, Sendable {
+        /// The events, and all that is needed to read them.
+        case log
+        /// What screens are shown from, which follows from the log: a rebuild makes it anew.
+        case projections
+        /// The file `sync`.
+        case side
+    }
+
     public init() {}
+
+    static let problemsMax = 1000
+
+    mutating func add(_ problem: String, in part: Part) {
+        damaged.insert(part)
+        if problems.count < Self.problemsMax { problems.append(problem) }
+    }
 }
 
 extension EventStore {
-    /// Reads everything and checks it: LMDB's structure, every checksum, density (I2), every hash and tree (I6), the totals.
+    /// Reads everything and checks it: LMDB's structure, every checksum, density (I2), every hash and tree (I6), the totals, and the side store.
     ///
     /// Damage becomes a line of the report; only what keeps the store from being looked at at all is thrown (`noSuchStore`, `newerFormat`,
     /// `busy` …).
     public static func verify(at path: String, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws -> VerifyReport {
         var report = VerifyReport()
+        try verifyLog(path, &report, progress)
+        for problem in try SideStore.verify(directory: path) { report.add(problem, in: .side) }
+        return report
+    }
+
+    private static func verifyLog(_ path: String, _ report: inout VerifyReport, _ progress: ((_ done: UInt64, _ total: UInt64) -> Void)?) throws {
         let store: EventStore
         do {
             store = try open(at: path, options: StoreOptions(access: .readOnly))
         } catch let error as EventLogError where error.code == .damaged {
-            report.problems.append(error.message)
+            report.add(error.message, in: .log)
             if Directory.exists(Archive.path(path)), let file = try? DataFile(path: Archive.path(path)) {
-                for problem in file.check().problems.prefix(100) { report.problems.append("archive: \(problem)") }
+                for problem in file.check().problems.prefix(100) { report.add("archive: \(problem)", in: .log) }
             }
-            return report
+            return
         }
         defer { try? store.close() }
         // What does not keep LMDB from reading is told here. A writer's commit beside us looks like damage for a moment.
         if try !isBesideWriter(path) {
-            for problem in try DataFile(path: Archive.path(path)).check().problems { report.problems.append("archive: \(problem)") }
+            for problem in try DataFile(path: Archive.path(path)).check().problems { report.add("archive: \(problem)", in: .log) }
         }
         var verifier = Verifier(store: store)
         try verifier.run(&report, progress)
-        return report
     }
 
     static func isBesideWriter(_ path: String) throws -> Bool {
@@ -82,7 +106,7 @@ private struct Verifier {
     /// Logs that were seen through to what their rows say, by the store's numbers of them: a bit is all that is kept of such a log.
     private var done = BitSet()
     private var cursors = 0
-    private static let problemsMax = 1000, cursorsMax = 4096
+    private static let cursorsMax = 4096
 
     init(store: EventStore) { self.store = store }
 
@@ -94,9 +118,7 @@ private struct Verifier {
         var position: Position = 1
         var key: [UInt8] = []
         var messages: UInt64 = 0
-        func note(_ problem: String, _ report: inout VerifyReport) {
-            if report.problems.count < Self.problemsMax { report.problems.append(problem) }
-        }
+        func note(_ problem: String, _ report: inout VerifyReport) { report.add(problem, in: .log) }
 
         while true {
             // One run a snapshot: nothing is held while we compute.
@@ -109,6 +131,7 @@ private struct Verifier {
                     let start = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
                     do {
                         result = (start, try DecodedRun(value, at: start, decompressor: decompressor), nil)
+                        MappedPages.release(value)
                     } catch {
                         result = (start, nil, "\(error)")
                     }
@@ -167,16 +190,7 @@ private struct Verifier {
             note(error.message, &report)
         }
         report.conversations = conversations
-        do {
-            let folds = try store.savedFolds().sorted { $0.key < $1.key }
-            // In this order: a writer beside us moves both on, never the archive back.
-            let end = try archive.environment.read { try archive.state($0).position }
-            for (name, saved) in folds where saved > end {
-                note("I4: the projection \(name) is saved through position \(saved), the archive ends at \(end)", &report)
-            }
-        } catch let error as EventLogError where error.code == .damaged {
-            note(error.message, &report)
-        }
+        try store.verifyFolds(&report)
         // The journal's events were folded, and their seqs checked, when the store was opened.
         if snapshot.visible > state.position { report.events += snapshot.visible - state.position }
         do {

@@ -144,10 +144,10 @@ public final class EventStore: Sendable {
         return file.isLocked
     }
 
-    static func checkIsStore(_ path: String) throws {
+    package static func checkIsStore(_ path: String) throws {
         var status = stat()
         guard stat(path, &status) == 0 else {
-            throw EventLogError(.noSuchStore, "\(path): no such store: \(String(cString: strerror(errno)))")
+            throw EventLogError(.noSuchStore, "\(path): no such store (\(String(cString: strerror(errno)))); `convstore import` or `convstore new` makes one")
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
         guard access(path, X_OK) == 0 else { throw EventLogError(.inputOutput, "\(path): \(String(cString: strerror(errno)))") }
@@ -195,7 +195,7 @@ public final class EventStore: Sendable {
         guard lock.lockExclusively() else {
             let owner = String(decoding: (try? lock.read(20, at: 0)) ?? [], as: UTF8.self).filter(\.isNumber)
             let whose = owner == String(getpid()) ? "this process" : "process \(owner)"
-            throw EventLogError(.busy, "\(path) is open for writing by \(whose); close it there, or open it for reading only")
+            throw EventLogError(.busy, "\(path) is open for writing by \(whose): try again when that has ended")
         }
         try lock.truncate(to: 0)
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }

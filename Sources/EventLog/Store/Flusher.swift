@@ -255,5 +255,6 @@ final class Flusher {
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
         store.journal?.recycle(throughFrame: state.frame)
         store.noteSlice()
+        archive.environment.releasePages()
     }
 }

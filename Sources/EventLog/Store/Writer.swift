@@ -1,13 +1,14 @@
-/// Decides, numbers and encodes: the one place where a log's state moves. Under the store's writer lock.
+/// Decides, numbers and encodes: the one place where a log's state moves. Under the store's writer lock: what each event touches is not checked for
+/// exclusive use at run time besides.
 final class Writer {
-    private var conversations: [ConversationID: LogState] = [:]
-    private var users: [UserID: LogState] = [:]
+    @exclusivity(unchecked) private var conversations: [ConversationID: LogState] = [:]
+    @exclusivity(unchecked) private var users: [UserID: LogState] = [:]
     private let archive: Archive
     private let reader: ArchiveReader
     private let tail: Tail
     private let ownReplica: ReplicaID
-    private(set) var hlc: HLC
-    private(set) var nextPosition: Position
+    @exclusivity(unchecked) private(set) var hlc: HLC
+    @exclusivity(unchecked) private(set) var nextPosition: Position
     private var nextNumber: UInt64
     /// Counts the flushes, to tell which logs have not been used for a while.
     private var flushes = 0
@@ -16,7 +17,7 @@ final class Writer {
     var failure: EventLogError?
     /// Whether accepted events are kept for whoever folds them.
     var collects = false
-    private(set) var collected: [RecordedEvent] = []
+    @exclusivity(unchecked) private(set) var collected: [RecordedEvent] = []
 
     private let wallClock: @Sendable () -> UInt64
 
@@ -187,7 +188,7 @@ final class Writer {
             if let given = submission.origin {
                 origin = given
             } else {
-                let lane = state.row.lane(ownReplica).map { state.row.lanes[$0].mark } ?? 0
+                let lane = state.row.mark(of: ownReplica)
                 // Someone used this store's name, and the last counter there is.
                 guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
@@ -257,7 +258,7 @@ final class Writer {
             let isSame =
                 recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
                 && recorded.event.conversation == event.conversation && Self.isSame(recorded.newer, submission.newer)
-                && (recorded.isErased || old.bytes.elementsEqual(new.bytes))
+                && (recorded.isErased ? recorded.origin.hlc == origin.hlc : old.bytes.elementsEqual(new.bytes))
             return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
@@ -327,9 +328,10 @@ final class Writer {
     /// The first position of the frame being built.
     private var frameStart: Position = 1
 
-    /// Says that a new frame begins with the next event.
-    func beginFrame() {
+    /// Says that a new frame begins with the next event, and about how many will come.
+    func beginFrame(events: Int) {
         building = nil
+        if collects { collected.reserveCapacity(events) }
         frameStart = nextPosition
     }
 

@@ -13,7 +13,31 @@ public struct EventLineEncoder: Sendable {
     /// only an exact encoder can write.
     @discardableResult
     public func append(_ record: RecordedEvent, secret: [UInt8]? = nil, to output: inout [UInt8]) -> Bool {
-        let event = record.event
+        guard appendHead(record.event, at: record.origin.hlc, to: &output) else { return false }
+        if isExact, record.event.content.kind == nil, case .user = record.log { output.append(",\"log\":\"user\"") }
+        if record.isErased { output.append(",\"erased\":true") }
+        if isExact, let commitment = record.commitment { output.appendMember(",\"commitment\":", base64: commitment.bytes) }
+        appendPlace(record, to: &output)
+        if isExact {
+            if let target = record.targetSeq {
+                output.append(",\"target_seq\":")
+                output.appendNumber(target)
+            }
+            if let secret { output.appendMember(",\"secret\":", base64: secret) }
+        }
+        output.append("}\n")
+        return true
+    }
+
+    /// The same of an event that no hub has accepted: it has no place in a log yet.
+    @discardableResult
+    public func appendPending(_ event: Event, made time: HLC, to output: inout [UInt8]) -> Bool {
+        guard appendHead(event, at: time, to: &output) else { return false }
+        output.append(",\"pending\":true}\n")
+        return true
+    }
+
+    private func appendHead(_ event: Event, at time: HLC, to output: inout [UInt8]) -> Bool {
         if let kind = event.content.kind {
             output.append("{\"type\":\"")
             output.append(kind.name)
@@ -25,31 +49,26 @@ public struct EventLineEncoder: Sendable {
         output.appendMember(",\"conversation_id\":", event.conversation)
         output.appendMember(",\"author\":", event.author.string)
         output.append(",\"at\":\"")
-        Timestamp.append(record.origin.hlc.milliseconds, to: &output)
+        Timestamp.append(time.milliseconds, to: &output)
         output.append("\"")
         appendContent(event.content, to: &output)
-        if isExact, event.content.kind == nil, case .user = record.log { output.append(",\"log\":\"user\"") }
-        if record.isErased { output.append(",\"erased\":true") }
-        if isExact, let commitment = record.commitment { output.appendMember(",\"commitment\":", base64: commitment.bytes) }
+        return true
+    }
+
+    private func appendPlace(_ record: RecordedEvent, to output: inout [UInt8]) {
         output.append(",\"seq\":")
         output.appendNumber(record.seq)
-        output.append(",\"position\":")
-        output.appendNumber(record.position)
+        // What was kept aside has none.
+        if record.position > 0 {
+            output.append(",\"position\":")
+            output.appendNumber(record.position)
+        }
         output.appendMember(",\"hlc\":", record.hlc)
         output.appendMember(",\"origin\":{\"replica\":", record.origin.replica)
         output.append(",\"counter\":")
         output.appendNumber(record.origin.counter)
         output.appendMember(",\"hlc\":", record.origin.hlc)
         output.append("}")
-        if isExact {
-            if let target = record.targetSeq {
-                output.append(",\"target_seq\":")
-                output.appendNumber(target)
-            }
-            if let secret { output.appendMember(",\"secret\":", base64: secret) }
-        }
-        output.append("}\n")
-        return true
     }
 
     private func appendContent(_ content: Event.Content, to output: inout [UInt8]) {

@@ -63,11 +63,14 @@ struct ConversationRow: Sendable {
     /// The newest system messages that are not deleted, ascending: what a model is told first. A 0 stands for those that were more.
     var systems: [Seq] = []
     static let systemsMax = 8
-    private var index: [UserID: Int] = [:]
+    /// Where in `people` somebody is; empty while they are few.
+    private(set) var index: [UserID: Int] = [:]
 
     init() {}
 
-    func person(_ user: UserID) -> Int? {
+    func person(_ user: UserID) -> Int? { Self.person(user, in: people, index) }
+
+    static func person(_ user: UserID, in people: [Person], _ index: [UserID: Int]) -> Int? {
         if index.isEmpty {
             for place in people.indices where people[place].user == user { return place }
             return nil
@@ -111,9 +114,6 @@ struct ConversationRow: Sendable {
     mutating func editPerson<R>(_ place: Int, _ body: (inout Person) -> R) -> R { body(&people[place]) }
 
     func user(_ number: UInt32) -> UserID? { Int(number) < people.count ? people[Int(number)].user : nil }
-
-    /// Messages that somebody has not seen: neither deleted nor written before the mark, which the user's own are.
-    func unread(of place: Int) -> UInt64 { live - min(live, people[place].liveToMark) }
 
     /// A message up to which somebody's mark may have come is deleted. Never below 0: what a base says of it is a peer's word.
     mutating func countDeleted(_ seq: Seq) {

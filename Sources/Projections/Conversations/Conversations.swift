@@ -1,5 +1,26 @@
 package import EventLog
 
+/// A conversation's row where it lies, for the length of a closure.
+///
+/// To be asked for its fields and by what stands below: for a call of one of the row's own methods it may be copied.
+typealias LentRow = UnsafePointer<ConversationRow>
+
+extension LentRow {
+    func person(_ user: UserID) -> Int? { ConversationRow.person(user, in: pointee.people, pointee.index) }
+
+    /// Messages that somebody has not seen: neither deleted nor written before the mark, which the user's own are.
+    func unread(of place: Int) -> UInt64 { pointee.live - min(pointee.live, pointee.people[place].liveToMark) }
+
+    var receipts: Receipts {
+        var marks: [Receipts.Mark] = []
+        for person in pointee.people where person.deliveredTo != 0 || person.readTo != 0 {
+            marks.append(Receipts.Mark(user: person.user, deliveredTo: person.deliveredTo, readTo: person.readTo))
+        }
+        if marks.count > 1 { marks.sort { $0.user < $1.user } }
+        return Receipts(marks: marks)
+    }
+}
+
 /// Timelines, lobbies, receipts and preferences (DESIGN.md, section 7), folded together as they share their events.
 package final class Conversations: Projection {
     package static let name = "conversations"
@@ -145,7 +166,7 @@ package final class Conversations: Projection {
             let place = row.addPerson(event.event.author)
             row.editPerson(place) { $0.readTo = max($0.readTo, target) }
             if target > row.people[place].mark {
-                let live = try live(through: target, id, row)
+                let live = try live(through: target, id, &row)
                 row.editPerson(place) {
                     $0.mark = target
                     $0.liveToMark = live
@@ -234,16 +255,16 @@ package final class Conversations: Projection {
         }
         if row.isBelowPages(target) { row.countDeleted(target) }
         // The known ones are gone, but there were more before them.
-        if row.systems == [0] { row.systems = try systems(id, row) }
+        if row.systems == [0] { row.systems = try systems(id, &row) }
     }
 
     // Finding.
 
     /// The page that holds the message of a seq.
-    func page(of seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64? {
-        guard row.pages > 0 else { return nil }
-        if seq >= row.openFirstSeq { return row.pages - 1 }
-        guard var range = row.pages(around: seq)?.range else { return nil }
+    func page(of seq: Seq, _ id: ConversationID, _ row: LentRow) throws -> UInt64? {
+        guard row.pointee.pages > 0 else { return nil }
+        if seq >= row.pointee.openFirstSeq { return row.pointee.pages - 1 }
+        guard var range = row.pointee.pages(around: seq)?.range else { return nil }
         while range.count > 1 {
             let middle = range.lowerBound + UInt64(range.count / 2)
             let first = try readPage(middle, id, row) { $0.firstSeq }
@@ -253,8 +274,8 @@ package final class Conversations: Projection {
     }
 
     /// Lends a page. One that the row vouches for and that is not there is damage, not an empty one (I7).
-    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: borrowing ConversationRow, _ body: (borrowing PageRow) throws -> R) throws -> R {
-        if number + 1 == row.pages { return try body(row.open) }
+    func readPage<R>(_ number: UInt64, _ id: ConversationID, _ row: LentRow, _ body: (borrowing PageRow) throws -> R) throws -> R {
+        if number + 1 == row.pointee.pages { return try body(row.pointee.open) }
         guard let result = try pages.read(PageKey(id, number), body) else { throw Self.missing(number, id) }
         return result
     }
@@ -264,9 +285,9 @@ package final class Conversations: Projection {
     }
 
     /// The newest system messages that are not deleted, looked for from the newest page on.
-    private func systems(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
+    private func systems(_ id: ConversationID, _ row: LentRow) throws -> [Seq] {
         var found: [Seq] = []
-        var number = row.pages
+        var number = row.pointee.pages
         while number > 0, found.count < ConversationRow.systemsMax - 1 {
             number -= 1
             try readPage(number, id, row) { page in
@@ -292,7 +313,7 @@ package final class Conversations: Projection {
             if row.last?.seq == seq { row.last?.state = message.shownState }
             return growth
         }
-        guard let number = try page(of: seq, id, row) else { return }
+        guard let number = try page(of: seq, id, &row) else { return }
         if number + 1 == row.pages {
             // Taken out while it is changed, so that it has one owner.
             var open = row.takeOpen()
@@ -307,14 +328,14 @@ package final class Conversations: Projection {
     }
 
     /// Messages up to a seq that are not deleted.
-    private func live(through seq: Seq, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> UInt64 {
-        if let last = row.last, seq >= last.seq { return row.live }
-        guard let number = try page(of: seq, id, row) else { return row.fences.first?.liveBefore ?? 0 }
-        if number + 1 == row.pages {
-            let after = try row.open.live(through: .max) - row.open.live(through: seq)
-            return row.live - min(after, row.live)
+    private func live(through seq: Seq, _ id: ConversationID, _ row: LentRow) throws -> UInt64 {
+        if let last = row.pointee.last, seq >= last.seq { return row.pointee.live }
+        guard let number = try page(of: seq, id, row) else { return row.pointee.fences.first?.liveBefore ?? 0 }
+        if number + 1 == row.pointee.pages {
+            let after = try row.pointee.open.live(through: .max) - row.pointee.open.live(through: seq)
+            return row.pointee.live - min(after, row.pointee.live)
         }
-        guard let (range, before) = row.pages(around: seq) else { return 0 }
+        guard let (range, before) = row.pointee.pages(around: seq) else { return 0 }
         var count = before
         for number in range.lowerBound...number { count += try readPage(number, id, row) { try $0.live(through: seq) } }
         return count

@@ -97,7 +97,9 @@ struct MessageRow: Sendable {
     var isLive: Bool { state != .deleted }
 
     /// What a screen shows as its state: the text of one that was erased cannot be shown, unless a later edit gave it a new one.
-    var shownState: MessageState {
+    var shownState: MessageState { Self.shownState(state, isErased: isErased, rare) }
+
+    static func shownState(_ state: MessageState, isErased: Bool, _ rare: Rare?) -> MessageState {
         if state == .deleted { return .deleted }
         if let rare, rare.edit != nil { return rare.isEditErased ? .erased : state }
         return isErased ? .erased : state
@@ -114,22 +116,27 @@ struct MessageRow: Sendable {
 }
 
 extension MessageRow {
-    private enum Flag {
+    fileprivate enum Flag {
         static let edited: UInt8 = 1, erased: UInt8 = 2, reply: UInt8 = 4, finish: UInt8 = 8, interrupted: UInt8 = 16, edit: UInt8 = 32, parts: UInt8 = 64,
             reactions: UInt8 = 128
     }
 
+    /// What it has beyond what every message has.
+    fileprivate var flags: UInt8 {
+        var flags: UInt8 = (isEdited ? Flag.edited : 0) | (isErased ? Flag.erased : 0)
+        guard let rare else { return flags }
+        if rare.replyTo != nil { flags |= Flag.reply }
+        if rare.finishReason != nil || rare.usage != nil { flags |= Flag.finish }
+        if rare.interruptedReason != nil { flags |= Flag.interrupted }
+        if rare.edit != nil { flags |= Flag.edit }
+        if rare.parts != nil { flags |= Flag.parts }
+        if !rare.reactions.isEmpty { flags |= Flag.reactions }
+        return flags
+    }
+
     /// `seq` and `time`: those of the message before it on its page.
     func encode(into writer: inout RowWriter, after seq: Seq, time: UInt64) {
-        var flags: UInt8 = (isEdited ? Flag.edited : 0) | (isErased ? Flag.erased : 0)
-        if let rare {
-            if rare.replyTo != nil { flags |= Flag.reply }
-            if rare.finishReason != nil || rare.usage != nil { flags |= Flag.finish }
-            if rare.interruptedReason != nil { flags |= Flag.interrupted }
-            if rare.edit != nil { flags |= Flag.edit }
-            if rare.parts != nil { flags |= Flag.parts }
-            if !rare.reactions.isEmpty { flags |= Flag.reactions }
-        }
+        let flags = self.flags
         writer.put(self.seq &- seq)
         writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
         writer.put(id)
@@ -166,46 +173,130 @@ extension MessageRow {
     }
 
     /// A message's first fields: how far its seq and time lie behind the one before it.
-    static func steps(in reader: inout RowReader) throws -> (seq: Seq, time: UInt64) {
-        (try reader.value(), UInt64(bitPattern: try reader.reader.zigzag()))
+    @inline(__always) static func steps(in reader: inout RowReader) throws -> (seq: Seq, time: UInt64) {
+        (try reader.value(), UInt64(bitPattern: try reader.signed()))
+    }
+}
+
+extension MessageRow.Rare {
+    /// Reads what a message's flags promise, and nothing else must follow.
+    fileprivate convenience init(flags: UInt8, decoding reader: consuming RowReader) throws {
+        self.init()
+        if flags & MessageRow.Flag.reply != 0 { replyTo = try reader.identifier() }
+        if flags & MessageRow.Flag.finish != 0 {
+            finishReason = try reader.optionalText()
+            if try reader.byte() == 1 { usage = Event.Usage(inputTokens: try reader.value(), outputTokens: try reader.value()) }
+        }
+        if flags & MessageRow.Flag.interrupted != 0 { interruptedReason = try reader.text() }
+        if flags & MessageRow.Flag.edit != 0 {
+            edit = try reader.stamp()
+            isEditErased = try reader.byte() == 1
+        }
+        if flags & MessageRow.Flag.parts != 0 { parts = try reader.text() }
+        if flags & MessageRow.Flag.reactions != 0 {
+            for _ in 0..<(try reader.count()) {
+                reactions.append(Reaction(emoji: try reader.text(), author: try reader.value32(), isOn: try reader.byte() == 1, stamp: try reader.stamp()))
+            }
+        }
+        guard reader.isAtEnd else { throw CodecError(.notCanonical) }
+    }
+}
+
+/// A message that its page lends for the length of a closure: of what it refers to only that is made which is asked for.
+struct LentMessage {
+    private enum Source {
+        /// Its text, and what follows that in the page's bytes.
+        case bytes(text: UnsafeRawBufferPointer, rest: RowReader, isValid: Bool)
+        case row(UnsafePointer<MessageRow>)
+    }
+    let id: MessageID
+    let seq: Seq
+    let author: UInt32
+    let role: Event.Role
+    let state: MessageState
+    private let flags: UInt8
+    let chunks: UInt32
+    let sentAt: UInt64
+    private let source: Source
+
+    init(_ row: UnsafePointer<MessageRow>) {
+        id = row.pointee.id
+        seq = row.pointee.seq
+        author = row.pointee.author
+        role = row.pointee.role
+        state = row.pointee.state
+        flags = row.pointee.flags
+        chunks = row.pointee.chunks
+        sentAt = row.pointee.sentAt
+        source = .row(row)
     }
 
-    /// What follows the steps.
-    init(decoding reader: inout RowReader, seq: Seq, sentAt: UInt64) throws {
+    /// Reads what follows the steps that led to `seq` and `sentAt`, to the reader's end.
+    ///
+    /// - Parameter isValid: whether somebody has seen to it that `hasValidText`: else its text is repaired if need be.
+    @inline(__always) init(decoding reader: consuming RowReader, seq: Seq, sentAt: UInt64, isValid: Bool) throws {
         self.seq = seq
         self.sentAt = sentAt
         id = try reader.identifier()
-        let flags = try reader.byte()
+        flags = try reader.byte()
         let roleAndState = try reader.byte()
         guard let role = Event.Role(rawValue: roleAndState >> 4), let state = MessageState(stored: roleAndState & 15) else { throw CodecError(.badValue) }
         self.role = role
         self.state = state
-        isEdited = flags & Flag.edited != 0
-        isErased = flags & Flag.erased != 0
         author = try reader.value32()
         chunks = try reader.value32()
-        text = try reader.text()
-        guard flags & ~(Flag.edited | Flag.erased) != 0 else { return }
-        let rare = Rare()
-        if flags & Flag.reply != 0 { rare.replyTo = try reader.identifier() }
-        if flags & Flag.finish != 0 {
-            rare.finishReason = try reader.optionalText()
-            if try reader.byte() == 1 { rare.usage = Event.Usage(inputTokens: try reader.value(), outputTokens: try reader.value()) }
+        source = .bytes(text: try reader.lengthPrefixed(), rest: reader, isValid: isValid)
+        guard hasRare || reader.isAtEnd else { throw CodecError(.notCanonical) }
+    }
+
+    var isEdited: Bool { flags & MessageRow.Flag.edited != 0 }
+    var isErased: Bool { flags & MessageRow.Flag.erased != 0 }
+    var isLive: Bool { state != .deleted }
+    private var hasRare: Bool { flags & ~(MessageRow.Flag.edited | MessageRow.Flag.erased) != 0 }
+
+    var text: String {
+        switch source {
+        case .bytes(let text, _, let isValid): isValid ? validText(of: text) : trustedText(of: text)
+        case .row(let row): row.pointee.text
         }
-        if flags & Flag.interrupted != 0 { rare.interruptedReason = try reader.text() }
-        if flags & Flag.edit != 0 {
-            rare.edit = try reader.stamp()
-            rare.isEditErased = try reader.byte() == 1
+    }
+
+    var textBytes: Int {
+        switch source {
+        case .bytes(let text, _, _): text.count
+        case .row(let row): row.pointee.text.utf8.count
         }
-        if flags & Flag.parts != 0 { rare.parts = try reader.text() }
-        if flags & Flag.reactions != 0 {
-            for _ in 0..<(try reader.count()) {
-                rare.reactions.append(
-                    Rare.Reaction(
-                        emoji: try reader.text(), author: try reader.value32(), isOn: try reader.byte() == 1,
-                        stamp: try reader.stamp()))
-            }
+    }
+
+    /// Whether its text is UTF-8.
+    var hasValidText: Bool {
+        switch source {
+        case .bytes(let text, _, _): isValidText(text)
+        case .row: true
         }
-        self.rare = rare
+    }
+
+    /// What few messages have: read anew each time.
+    func rare() throws -> MessageRow.Rare? {
+        switch source {
+        case .bytes(_, let rest, _): hasRare ? try MessageRow.Rare(flags: flags, decoding: rest) : nil
+        case .row(let row): row.pointee.rare
+        }
+    }
+
+    /// As `MessageRow.shownState`.
+    func shownState() throws -> MessageState {
+        if state == .deleted || flags & (MessageRow.Flag.erased | MessageRow.Flag.edit) == 0 { return state }
+        return MessageRow.shownState(state, isErased: isErased, try rare())
+    }
+
+    func row() throws -> MessageRow {
+        switch source {
+        case .bytes:
+            MessageRow(
+                id: id, seq: seq, author: author, role: role, state: state, isEdited: isEdited, isErased: isErased, chunks: chunks, sentAt: sentAt,
+                text: text, rare: try rare())
+        case .row(let row): row.pointee
+        }
     }
 }

@@ -1,6 +1,8 @@
 import EventLog
 
 /// A page's messages as bytes: their count, and for each its length and its fields (docs/FORMAT.md, "Page, plain form").
+///
+/// They are read once when they come, whatever checksum they passed, and never change: so reading them again can rely on their texts being UTF-8.
 struct PackedPage: Sendable {
     let bytes: [UInt8]
     let count: Int
@@ -14,10 +16,14 @@ struct PackedPage: Sendable {
             let count = try reader.count()
             // More than any page holds; a page that is unpacked makes room for all of them.
             guard count <= max(PageRow.messagesMax, ConversationBase.seqsMax + 1) else { throw CodecError(.tooLarge) }
-            let start = reader.reader.offset
+            let start = reader.offset
             if count == 0 { return (0, .max, start) }
             _ = try reader.value()
             return (count, try MessageRow.steps(in: &reader).seq, start)
+        }
+        try forEach { message in
+            guard message.hasValidText else { throw CodecError(.badUTF8) }
+            return true
         }
     }
 
@@ -40,48 +46,36 @@ struct PackedPage: Sendable {
     }
 
     /// Visits the messages ascending, until the closure says false; the first few are skipped, not decoded.
-    func forEach(skipping skipped: Int = 0, _ body: (borrowing MessageRow) throws -> Bool) throws {
+    @inline(__always) func forEach(skipping skipped: Int = 0, _ body: (LentMessage) throws -> Bool) throws {
         try walk { number, seq, sentAt, reader in
-            if number < skipped { return .next }
-            return try body(MessageRow(decoding: &reader, seq: seq, sentAt: sentAt)) ? .read : .end
+            if number < skipped { return true }
+            return try body(LentMessage(decoding: reader, seq: seq, sentAt: sentAt, isValid: true))
         }
     }
 
     /// Decodes the one message only.
-    func message(at seq: Seq) throws -> MessageRow? {
-        var result: MessageRow?
+    func read<R>(_ seq: Seq, _ body: (LentMessage) throws -> R) throws -> R? {
+        var result: R?
         try walk { _, found, sentAt, reader in
-            if found < seq { return .next }
-            if found == seq { result = try MessageRow(decoding: &reader, seq: found, sentAt: sentAt) }
-            return .end
+            if found < seq { return true }
+            if found == seq { result = try body(LentMessage(decoding: reader, seq: found, sentAt: sentAt, isValid: true)) }
+            return false
         }
         return result
     }
 
-    private enum Step {
-        /// The message was not read; it was; or nothing more is wanted.
-        case next, read, end
-    }
-
-    @inline(__always)
-    private func walk(_ body: (_ number: Int, _ seq: Seq, _ sentAt: UInt64, _ reader: inout RowReader) throws -> Step) throws {
+    /// Hands out of each message its number on the page, its seq, its time and a reader of just the rest of its bytes, until the closure says false.
+    @inline(__always) private func walk(_ body: (_ number: Int, _ seq: Seq, _ sentAt: UInt64, _ reader: RowReader) throws -> Bool) throws {
         try bytes.withUnsafeBytes { bytes in
-            var reader = RowReader(bytes)
-            reader.reader.offset = start
+            var reader = RowReader(bytes, from: start)
             var seq: Seq = 0
             var time: UInt64 = 0
             for number in 0..<count {
-                let length = try reader.value()
-                guard length <= UInt64(reader.reader.remaining) else { throw CodecError(.truncated) }
-                let end = reader.reader.offset + Int(length)
-                let steps = try MessageRow.steps(in: &reader)
+                var message = RowReader(try reader.lengthPrefixed())
+                let steps = try MessageRow.steps(in: &message)
                 seq &+= steps.seq
                 time &+= steps.time
-                switch try body(number, seq, time, &reader) {
-                case .next: reader.reader.offset = end
-                case .read: guard reader.reader.offset == end else { throw CodecError(.notCanonical) }
-                case .end: return
-                }
+                if try !body(number, seq, time, message) { return }
             }
             guard reader.isAtEnd else { throw CodecError(.notCanonical) }
         }

@@ -43,36 +43,34 @@ struct PageRow: Sendable {
     }
 
     /// Visits the messages ascending, until the closure says false.
-    func forEach(_ body: (borrowing MessageRow) throws -> Bool) throws {
-        switch content {
-        case .packed(let page): try page.forEach(body)
-        case .messages(let messages): try Self.lend(messages, from: 0, body)
-        }
-    }
-
-    /// Through a pointer: a message is lent, not copied with all that it refers to.
-    private static func lend(_ messages: ContiguousArray<MessageRow>, from start: Int, _ body: (borrowing MessageRow) throws -> Bool) throws {
-        try messages.withUnsafeBufferPointer { messages in
-            for place in start..<messages.count { if try !body(messages[place]) { return } }
-        }
+    @inline(__always) func forEach(_ body: (LentMessage) throws -> Bool) throws {
+        var none = 0
+        try forEach(skipping: &none, body)
     }
 
     /// The same, without the first few, which are not decoded; counts down those that it skipped.
-    func forEach(skipping count: inout Int, _ body: (borrowing MessageRow) throws -> Bool) throws {
+    @inline(__always) func forEach(skipping count: inout Int, _ body: (LentMessage) throws -> Bool) throws {
         let skipped = min(count, self.count)
         count -= skipped
         switch content {
         case .packed(let page): try page.forEach(skipping: skipped, body)
-        case .messages(let messages): try Self.lend(messages, from: skipped, body)
+        case .messages(let messages):
+            try messages.withUnsafeBufferPointer { messages in
+                for place in skipped..<messages.count { if try !body(LentMessage(messages.baseAddress! + place)) { return } }
+            }
         }
     }
 
-    func message(at seq: Seq) throws -> MessageRow? {
+    /// Lends the message of a seq; `nil` if there is none.
+    func read<R>(_ seq: Seq, _ body: (LentMessage) throws -> R) throws -> R? {
         switch content {
-        case .packed(let page): try page.message(at: seq)
-        case .messages(let messages): Self.place(of: seq, in: messages).map { messages[$0] }
+        case .packed(let page): try page.read(seq, body)
+        case .messages(let messages):
+            try messages.withUnsafeBufferPointer { pointer in try Self.place(of: seq, in: messages).map { try body(LentMessage(pointer.baseAddress! + $0)) } }
         }
     }
+
+    func message(at seq: Seq) throws -> MessageRow? { try read(seq) { try $0.row() } }
 
     /// Messages that are not deleted, up to a seq.
     func live(through seq: Seq) throws -> UInt64 {
@@ -102,7 +100,7 @@ struct PageRow: Sendable {
         var messages: ContiguousArray<MessageRow> = []
         messages.reserveCapacity(max(page.count, Self.messagesMax))
         try page.forEach { message in
-            messages.append(copy message)
+            messages.append(try message.row())
             return true
         }
         content = .messages(messages)
@@ -200,7 +198,7 @@ extension PageRow: TableRow {
         case Form.compressed:
             let dictionary = try reader.byte()
             let size = try reader.value()
-            let rest = try reader.reader.take(reader.reader.remaining)
+            let rest = reader.rest()
             self = try PageCodec.decompress(rest, size: size, dictionary: dictionary) { plain in
                 var plain = RowReader(plain)
                 return try PageRow(plain: &plain)
@@ -213,7 +211,7 @@ extension PageRow: TableRow {
         // So much was never sent to one page; what is sent next is added to it.
         guard let textBytes = Int(exactly: try reader.value()), textBytes < 1 << 60 else { throw CodecError(.badValue) }
         self.textBytes = textBytes
-        content = .packed(try PackedPage(Array(reader.reader.take(reader.reader.remaining))))
+        content = .packed(try PackedPage(Array(reader.rest())))
     }
 
     /// The same page as bytes: less memory, and readers on several cores do not pass its texts' reference counts to and fro.

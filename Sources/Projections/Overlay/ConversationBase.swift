@@ -104,10 +104,9 @@ struct ConversationBase: Sendable {
         let length = try reader.count()
         var last: MessageRow?
         if length > 0 {
-            var one = RowReader(try reader.reader.take(length))
+            var one = RowReader(try reader.take(UInt64(length)))
             let steps = try MessageRow.steps(in: &one)
-            last = try MessageRow(decoding: &one, seq: steps.seq, sentAt: steps.time)
-            guard one.isAtEnd else { throw CodecError(.notCanonical) }
+            last = try LentMessage(decoding: one, seq: steps.seq, sentAt: steps.time, isValid: false).row()
         }
         let row = try ConversationRow(summary: &reader)
         guard reader.isAtEnd, Self.isSound(row, seqs, last) else { throw CodecError(.badValue) }
@@ -142,20 +141,21 @@ extension Conversations {
     ///
     /// - Parameter hidesMessages: as if none had been sent yet: for somebody who may see only those that follow.
     package func encodedBase(of id: ConversationID, hidesMessages: Bool = false) throws -> (base: [UInt8], seq: Seq)? {
-        try rows.read(id) { row in
-            let summary = (copy row).summary
-            if hidesMessages { return (ConversationBase(summary.withoutMessages, seqs: [], last: nil).encoded, row.seq) }
-            guard let shown = row.last else { return (ConversationBase(summary, seqs: [], last: nil).encoded, row.seq) }
-            guard let last = try row.open.message(at: shown.seq) else { throw Self.missing(row.pages, id) }
-            return (ConversationBase(summary, seqs: try newestSeqs(id, row), last: ConversationBase.cut(last)).encoded, row.seq)
+        try rows.lend(id) { row in
+            let summary = row.pointee.summary
+            let seq = row.pointee.seq
+            if hidesMessages { return (ConversationBase(summary.withoutMessages, seqs: [], last: nil).encoded, seq) }
+            guard let shown = row.pointee.last else { return (ConversationBase(summary, seqs: [], last: nil).encoded, seq) }
+            guard let last = try row.pointee.open.message(at: shown.seq) else { throw Self.missing(row.pointee.pages, id) }
+            return (ConversationBase(summary, seqs: try newestSeqs(id, row), last: ConversationBase.cut(last)).encoded, seq)
         }
     }
 
     /// The newest live messages but the last.
-    private func newestSeqs(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Seq] {
-        let last = row.last?.seq ?? 0
+    private func newestSeqs(_ id: ConversationID, _ row: LentRow) throws -> [Seq] {
+        let last = row.pointee.last?.seq ?? 0
         var found: [Seq] = []
-        var number = row.pages
+        var number = row.pointee.pages
         while number > firstPage, found.count < ConversationBase.seqsMax {
             number -= 1
             try readPage(number, id, row) { page in

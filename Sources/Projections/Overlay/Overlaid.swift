@@ -24,6 +24,8 @@ struct Overlaid: Sendable {
         var order: HLC
         /// Ascending; empty if there is no such conversation.
         var participants: [UserID]
+        /// In whose lobbies it stands: who wrote in it what was refused must learn of that.
+        var viewers: [UserID]
     }
 
     var isEmpty: Bool { confirmed.count == all.count && preview == nil }
@@ -73,8 +75,12 @@ struct Overlaid: Sendable {
         try result.withLock { result in
             if let result { return result }
             let conversations = try state(id, over: below)
-            let made = try conversations.rows.read(id) { Shown(conversations: conversations, order: $0.order, participants: $0.participants) }
-            result = made ?? Shown(conversations: conversations, order: HLC(rawValue: 0), participants: [])
+            let made = try conversations.rows.read(id) { row -> Shown in
+                let people = row.participants
+                let failed = conversations.overlay?.failed.keys.filter { !people.contains($0) } ?? []
+                return Shown(conversations: conversations, order: row.order, participants: people, viewers: people + failed)
+            }
+            result = made ?? Shown(conversations: conversations, order: HLC(rawValue: 0), participants: [], viewers: [])
             return result!
         }
     }
@@ -95,7 +101,7 @@ struct Overlaid: Sendable {
             if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
         }
         let marks = OverlayMarks(
-            confirmedSeq: confirmed, failures: failures, creation: creation, hole: base.map { held + 1...$0.seq },
+            confirmedSeq: confirmed, failures: failures, failed: OverlayMarks.Failed(pending), creation: creation, hole: base.map { held + 1...$0.seq },
             isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }

@@ -5,6 +5,10 @@ final class OverlayMarks: Sendable {
     /// The seqs after it are provisional: they serve order and paging only.
     let confirmedSeq: Seq
     private let failures: [Seq: Refusal]
+    /// What failed of other kinds, by the message that it was about.
+    private let failedWrites: [MessageID: [FailedWrite]]
+    /// Whose events failed, with the first refusal of each.
+    let failed: [UserID: Refusal]
     /// Of a conversation of which nothing is confirmed.
     let creation: Unconfirmed?
     /// Seqs that are missing, if it began with a base; what lies below them is in the state below.
@@ -16,11 +20,13 @@ final class OverlayMarks: Sendable {
     let hiddenPages: UInt64
 
     init(
-        confirmedSeq: Seq, failures: [Seq: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
+        confirmedSeq: Seq, failures: [Seq: Refusal], failed: Failed, creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
         hiddenPages: UInt64
     ) {
         self.confirmedSeq = confirmedSeq
         self.failures = failures
+        failedWrites = failed.writes
+        self.failed = failed.users
         self.creation = creation
         self.hole = hole
         self.isHoleOpen = isHoleOpen
@@ -36,12 +42,18 @@ final class OverlayMarks: Sendable {
     private static func state(_ state: MessageState, _ unconfirmed: Unconfirmed) -> MessageState { state == .deleted ? .deleted : unconfirmed.state }
 
     func mark(_ message: inout Message) {
-        guard let unconfirmed = unconfirmed(message.seq) else { return }
+        let unconfirmed = unconfirmed(message.seq)
+        let writes = failedWrites.isEmpty ? nil : failedWrites[message.id]
+        if unconfirmed == nil, writes == nil { return }
         var details = message.details ?? Message.Details()
         details.unconfirmed = unconfirmed
+        details.failedWrites = writes ?? []
         message.details = details
-        message.state = Self.state(message.state, unconfirmed)
+        if let unconfirmed { message.state = Self.state(message.state, unconfirmed) }
     }
+
+    /// What the lobby says of the conversation as such.
+    func unconfirmed(for user: UserID) -> Unconfirmed? { failed[user].map { .failed($0) } ?? creation }
 
     func mark(_ last: inout LobbyRow.LastMessage) {
         guard let unconfirmed = unconfirmed(last.seq) else { return }
@@ -58,15 +70,35 @@ final class OverlayMarks: Sendable {
     }
 }
 
+extension OverlayMarks {
+    /// What failed in a conversation.
+    struct Failed {
+        fileprivate(set) var writes: [MessageID: [FailedWrite]] = [:]
+        fileprivate(set) var users: [UserID: Refusal] = [:]
+
+        init(_ pending: [PendingEvent]) {
+            for one in pending {
+                guard let refusal = one.failure else { continue }
+                if users[one.event.author] == nil { users[one.event.author] = refusal }
+                guard let kind = one.event.content.kind, kind != .messageSent, let message = one.event.references.message else { continue }
+                let write = FailedWrite(kind: kind, refusal: refusal)
+                // Of a stream's chunks, one tells all.
+                if !(writes[message]?.contains { $0.kind == kind && $0.refusal.code == refusal.code } ?? false) { writes[message, default: []].append(write) }
+            }
+        }
+    }
+}
+
 extension Conversations {
     /// The first page that is shown.
     @inline(__always) var firstPage: UInt64 { overlay?.hiddenPages ?? 0 }
 
     func isFailed(_ seq: Seq) -> Bool { overlay?.isFailed(seq) ?? false }
 
-    @inline(__always) func shown(_ message: MessageRow, _ row: borrowing ConversationRow) throws -> Message {
+    @inline(__always) func shown(_ message: LentMessage, _ row: LentRow) throws -> Message {
+        guard let overlay else { return try Message(message, row) }
         var shown = try Message(message, row)
-        overlay?.mark(&shown)
+        overlay.mark(&shown)
         return shown
     }
 }

@@ -135,7 +135,7 @@ package final class Overlays: Sendable {
 
     struct Lobby {
         fileprivate var overlaid: [ConversationID: Overlaid]
-        /// Of the conversations in which the user takes part, ascending.
+        /// Of the conversations in which the user takes part, or wrote what was refused, ascending.
         var entries: ContiguousArray<LobbyIndex.Entry>
 
         func covers(_ id: ConversationID) -> Bool { overlaid[id] != nil }
@@ -148,7 +148,7 @@ package final class Overlays: Sendable {
         var entries: ContiguousArray<LobbyIndex.Entry> = []
         for (id, one) in overlaid {
             let shown = try one.shown(id, over: below)
-            if shown.participants.contains(user) { entries.append(LobbyIndex.Entry(order: shown.order, conversation: id)) }
+            if shown.viewers.contains(user) { entries.append(LobbyIndex.Entry(order: shown.order, conversation: id)) }
         }
         entries.sort()
         orders.withLock { orders in

@@ -8,7 +8,8 @@ public protocol TokenCounter: Sendable {
 /// An estimate, not a count: one token for four characters (bytes of UTF-8, rounded up), and four for what a model's wire puts around a message.
 public struct FourCharacterEstimate: TokenCounter {
     public init() {}
-    public func tokens(in message: Message) -> Int { (message.text.utf8.count + 3) / 4 + 4 }
+    public func tokens(in message: Message) -> Int { Self.tokens(textBytes: message.text.utf8.count) }
+    static func tokens(textBytes: Int) -> Int { (textBytes + 3) / 4 + 4 }
 }
 
 /// The newest messages of a conversation that a model may be given.
@@ -27,6 +28,85 @@ public struct ContextWindow: Sendable, Hashable {
     public var isOverBudget: Bool
 }
 
+extension Conversations {
+    /// Up to so many tokens a window is chosen in one reading: larger ones would lend the state for too long.
+    package static let estimatedBudgetMax = 32_768
+
+    /// The window that `FourCharacterEstimate` chooses: backwards by the sizes of texts alone, then forwards, so that each message is made once and in its
+    /// place, and no other is made. `nil` if there is no such conversation.
+    package func estimatedWindow(_ id: ConversationID, budget: Int, reserve: Int) throws -> ContextWindow? {
+        try rows.lend(id) { row in
+            let system = try systemMessage(id)
+            let room = max(0, budget - reserve)
+            let left = room - (system.map { FourCharacterEstimate().tokens(in: $0) } ?? 0)
+            let chosen = try chosen(id, row, left, system?.seq)
+            let messages = try messages(chosen, id, row, system)
+            return ContextWindow(
+                messages: messages, tokens: room - chosen.left, range: chosen.range, system: system?.seq, seq: overlay?.confirmedSeq ?? row.pointee.seq,
+                isOverBudget: left < 0)
+        }
+    }
+
+    private struct Chosen {
+        var left: Int
+        var count = 0
+        var range: ClosedRange<Seq>?
+        /// The page of the first of them.
+        var page: UInt64
+    }
+
+    private func isInWindow(_ message: LentMessage, _ system: Seq?) throws -> Bool {
+        try message.seq != system && message.isForModel() && !isFailed(message.seq)
+    }
+
+    private func chosen(_ id: ConversationID, _ row: LentRow, _ left: Int, _ system: Seq?) throws -> Chosen {
+        var chosen = Chosen(left: left, page: row.pointee.pages)
+        var isFull = left < 0
+        var costs: [(seq: Seq, tokens: Int)] = []
+        costs.reserveCapacity(PageRow.messagesMax)
+        while chosen.page > firstPage, !isFull {
+            costs.removeAll(keepingCapacity: true)
+            try readPage(chosen.page - 1, id, row) { page in
+                try page.forEach { message in
+                    if try isInWindow(message, system) { costs.append((message.seq, FourCharacterEstimate.tokens(textBytes: message.textBytes))) }
+                    return true
+                }
+            }
+            for (seq, tokens) in costs.reversed() {
+                isFull = tokens > chosen.left
+                if isFull { break }
+                chosen.left -= tokens
+                chosen.count += 1
+                chosen.range = seq...(chosen.range?.upperBound ?? seq)
+            }
+            chosen.page -= 1
+        }
+        return chosen
+    }
+
+    private func messages(_ chosen: Chosen, _ id: ConversationID, _ row: LentRow, _ system: Message?) throws -> [Message] {
+        var rest = system
+        var result: [Message] = []
+        result.reserveCapacity(chosen.count + 1)
+        guard let range = chosen.range else { return system.map { [$0] } ?? [] }
+        for number in chosen.page..<row.pointee.pages {
+            try readPage(number, id, row) { page in
+                try page.forEach { message in
+                    guard message.seq >= range.lowerBound, try isInWindow(message, system?.seq) else { return true }
+                    if let system = rest, system.seq < message.seq {
+                        result.append(system)
+                        rest = nil
+                    }
+                    result.append(try shown(message, row))
+                    return true
+                }
+            }
+        }
+        if let rest { result.append(rest) }
+        return result
+    }
+}
+
 /// What a window is chosen from: read in parts, so that no counter runs while the state is lent.
 package struct WindowPart: Sendable {
     /// Newest first; those that have something to show a model.
@@ -40,15 +120,17 @@ package struct WindowPart: Sendable {
 extension Conversations {
     /// Messages before a seq; at least `count` of them unless there are fewer.
     package func windowPart(_ id: ConversationID, before seq: Seq, count: Int) throws -> WindowPart? {
-        try rows.read(id) { row in
-            var part = WindowPart(messages: [], next: nil, seq: overlay?.confirmedSeq ?? row.seq)
-            guard row.pages > firstPage, var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row), number >= firstPage else { return part }
+        try rows.lend(id) { row in
+            var part = WindowPart(messages: [], next: nil, seq: overlay?.confirmedSeq ?? row.pointee.seq)
+            guard row.pointee.pages > firstPage, var number = seq > row.pointee.seq ? row.pointee.pages - 1 : try page(of: seq, id, row),
+                number >= firstPage
+            else { return part }
             while true {
                 part.next = try readPage(number, id, row) { page in
                     var found: [Message] = []
                     try page.forEach { message in
                         if message.seq >= seq { return false }
-                        if message.isForModel, !isFailed(message.seq) { found.append(try shown(message, row)) }
+                        if try message.isForModel(), !isFailed(message.seq) { found.append(try shown(message, row)) }
                         return true
                     }
                     part.messages += found.reversed()
@@ -63,7 +145,7 @@ extension Conversations {
 
     /// The newest system message that can be shown a model.
     package func systemMessage(_ id: ConversationID) throws -> Message? {
-        let systems = try rows.read(id) { $0.systems } ?? []
+        let systems = try rows.lend(id) { $0.pointee.systems } ?? []
         for seq in systems.reversed() {
             guard let found = try message(id, at: seq)?.message, !found.isStale, !isFailed(seq) else { continue }
             if found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
@@ -106,12 +188,12 @@ extension ContextWindow {
     }
 }
 
-extension MessageRow {
+extension LentMessage {
     /// Whether there is something to show a model.
-    var isForModel: Bool {
-        switch shownState {
+    func isForModel() throws -> Bool {
+        switch try shownState() {
         case .deleted, .erased: false
-        case .streaming: !text.isEmpty
+        case .streaming: textBytes > 0
         case .complete, .interrupted, .pending, .failed: true
         }
     }

@@ -18,12 +18,14 @@ extension Conversations {
                 $0.put(id)
                 summary.encode(into: &$0)
             }
-            for number in 0..<row.pages {
-                try readPage(number, id, row) { page in
-                    try page.forEach { message in
-                        let message = copy message
-                        add { message.encode(into: &$0, after: 0, time: 0) }
-                        return true
+            try withUnsafePointer(to: row) { row in
+                for number in 0..<row.pointee.pages {
+                    try readPage(number, id, row) { page in
+                        try page.forEach { message in
+                            let message = try message.row()
+                            add { message.encode(into: &$0, after: 0, time: 0) }
+                            return true
+                        }
                     }
                 }
             }

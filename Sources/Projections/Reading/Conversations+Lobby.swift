@@ -69,18 +69,18 @@ extension Conversations {
     }
 
     private func lobbyRow(_ id: ConversationID, _ user: UserID, _ preferences: Preferences) throws -> LobbyRow? {
-        try rows.read(id) { row -> LobbyRow? in
-            guard let place = row.person(user), row.people[place].isIn else { return nil }
+        try rows.lend(id) { row -> LobbyRow? in
+            guard let place = row.person(user), row.pointee.people[place].isIn || overlay?.failed[user] != nil else { return nil }
             var last: LobbyRow.LastMessage?
-            if let shown = row.last {
+            if let shown = row.pointee.last {
                 last = LobbyRow.LastMessage(
-                    id: shown.id, seq: shown.seq, author: row.people[Int(shown.author)].user, role: shown.role, state: shown.state, sentAt: shown.sentAt,
-                    snippet: shown.snippet)
+                    id: shown.id, seq: shown.seq, author: row.pointee.people[Int(shown.author)].user, role: shown.role, state: shown.state,
+                    sentAt: shown.sentAt, snippet: shown.snippet)
                 overlay?.mark(&last!)
             }
             return LobbyRow(
-                conversation: id, kind: row.kind, title: row.title.value, participants: row.participants, lastMessage: last,
-                unread: row.unread(of: place), preferences: preferences, order: row.order, unconfirmed: overlay?.creation)
+                conversation: id, kind: row.pointee.kind, title: row.pointee.title.value, participants: row.pointee.participants, lastMessage: last,
+                unread: row.unread(of: place), preferences: preferences, order: row.pointee.order, unconfirmed: overlay?.unconfirmed(for: user))
         } ?? nil
     }
 
@@ -94,7 +94,7 @@ extension Conversations {
             return true
         }
         for id in mine {
-            guard let order = try rows.read(id, { $0.order }) else {
+            guard let order = try rows.lend(id, { $0.pointee.order }) else {
                 throw EventLogError(.damaged, "conversation \(id) is missing from the projection \(Self.name); run `convstore rebuild`")
             }
             lobby.entries.append(LobbyIndex.Entry(order: order, conversation: id))

@@ -15,12 +15,12 @@ public enum TimelineRange: Sendable, Hashable {
 extension Conversations {
     /// A page of at most `limit` messages; `nil` if there is no such conversation.
     package func timeline(_ id: ConversationID, _ range: TimelineRange, limit: Int) throws -> TimelinePage? {
-        try rows.read(id) { row in
+        try rows.lend(id) { row in
             try timeline(id, row, range, limit: max(limit, 0))
         }
     }
 
-    private func timeline(_ id: ConversationID, _ row: borrowing ConversationRow, _ range: TimelineRange, limit: Int) throws -> TimelinePage {
+    private func timeline(_ id: ConversationID, _ row: LentRow, _ range: TimelineRange, limit: Int) throws -> TimelinePage {
         var before: [Message] = []
         var after: [Message] = []
         switch range {
@@ -31,17 +31,17 @@ extension Conversations {
             before = try messages(before: seq, limit / 2, id, row)
             after = try messages(from: seq, limit - before.count, id, row)
         case .unread(let user):
-            let mark = row.person(user).map { row.people[$0].mark } ?? 0
+            let mark = row.person(user).map { row.pointee.people[$0].mark } ?? 0
             before = try messages(before: mark + 1, limit / 3, id, row)
             after = try messages(from: mark + 1, limit - before.count, id, row)
             if after.isEmpty { before = try messages(before: .max, limit, id, row) }
         }
-        let messages = before.isEmpty ? after : before + after
+        let messages = before.isEmpty ? after : after.isEmpty ? before : before + after
         let ends = try ends(id, row)
         return TimelinePage(
             conversation: id, messages: messages, receipts: row.receipts,
             hasBefore: messages.first.map { $0.seq > ends!.first } ?? Self.isAnything(.before, range, ends),
-            hasAfter: messages.last.map { $0.seq < ends!.last } ?? Self.isAnything(.after, range, ends), seq: overlay?.confirmedSeq ?? row.seq,
+            hasAfter: messages.last.map { $0.seq < ends!.last } ?? Self.isAnything(.after, range, ends), seq: overlay?.confirmedSeq ?? row.pointee.seq,
             hole: try hole(at: messages, id, row))
     }
 
@@ -63,20 +63,22 @@ extension Conversations {
     }
 
     /// The seqs of the first and the last message that are shown.
-    private func ends(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> (first: Seq, last: Seq)? {
+    private func ends(_ id: ConversationID, _ row: LentRow) throws -> (first: Seq, last: Seq)? {
         let held = try heldEnds(id, row)
         guard overlay?.hole != nil, let stale = try belowHole(id, { try $0.heldEnds(id, $1) }) ?? nil else { return held }
         return (stale.first, held?.last ?? stale.last)
     }
 
     /// The same, without those below a hole.
-    private func heldEnds(_ id: ConversationID, _ row: borrowing ConversationRow) throws -> (first: Seq, last: Seq)? {
-        guard row.pages > firstPage, let first = row.fences.first, let last = row.last else { return nil }
-        return (firstPage == 0 ? first.firstSeq : try readPage(firstPage, id, row) { $0.firstSeq }, last.seq)
+    private func heldEnds(_ id: ConversationID, _ row: LentRow) throws -> (first: Seq, last: Seq)? {
+        guard row.pointee.pages > firstPage, let last = row.pointee.last?.seq else { return nil }
+        if row.pointee.pages == 1 { return (row.pointee.openFirstSeq, last) }
+        guard let first = row.pointee.fences.first?.firstSeq else { return nil }
+        return (firstPage == 0 ? first : try readPage(firstPage, id, row) { $0.firstSeq }, last)
     }
 
     /// The hole, if it lies between some messages, or if none that is shown lies between them and it.
-    private func hole(at messages: [Message], _ id: ConversationID, _ row: borrowing ConversationRow) throws -> ClosedRange<Seq>? {
+    private func hole(at messages: [Message], _ id: ConversationID, _ row: LentRow) throws -> ClosedRange<Seq>? {
         guard let overlay, overlay.isHoleOpen else { return nil }
         guard let hole = overlay.hole, let first = messages.first?.seq, let last = messages.last?.seq else { return overlay.hole }
         if first > hole.upperBound { return try heldEnds(id, row)?.first == first ? hole : nil }
@@ -85,48 +87,48 @@ extension Conversations {
     }
 
     /// Lends what is known of a conversation below its hole; `nil` if nothing is.
-    private func belowHole<R>(_ id: ConversationID, _ body: (Conversations, borrowing ConversationRow) throws -> R) throws -> R? {
+    private func belowHole<R>(_ id: ConversationID, _ body: (Conversations, LentRow) throws -> R) throws -> R? {
         guard let below = overlay?.below else { return nil }
-        return try below.rows.read(id) { row in try body(below, row) }
+        return try below.rows.lend(id) { row in try body(below, row) }
     }
 
     /// The message of just this seq.
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
-        try rows.read(id) { row -> (Message, Receipts)? in
+        try rows.lend(id) { row -> (Message, Receipts)? in
             if let hole = overlay?.hole, seq <= hole.upperBound {
                 return try overlay?.below.message(id, at: seq).map { (OverlayMarks.stale($0.message), row.receipts) }
             }
             guard let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { page in
-                guard let found = try page.message(at: seq) else { return nil }
-                return (try shown(found, row), row.receipts)
+                try page.read(seq) { (try shown($0, row), row.receipts) }
             }
         } ?? nil
     }
 
     /// A message by its id: looked for from the newest on, a page at a time.
     package func message(_ id: ConversationID, _ message: MessageID) throws -> (message: Message, receipts: Receipts)? {
-        guard let row = try rows.row(at: id) else { return nil }
-        for number in stride(from: Int64(row.pages) - 1, through: Int64(firstPage), by: -1) {
-            let found = try readPage(UInt64(number), id, row) { page -> Message? in
-                var found: Message?
-                try page.forEach { candidate in
-                    if candidate.id == message { found = try shown(candidate, row) }
-                    return found == nil
+        try rows.lend(id) { row -> (Message, Receipts)? in
+            for number in stride(from: Int64(row.pointee.pages) - 1, through: Int64(firstPage), by: -1) {
+                let found = try readPage(UInt64(number), id, row) { page -> Message? in
+                    var found: Message?
+                    try page.forEach { candidate in
+                        if candidate.id == message { found = try shown(candidate, row) }
+                        return found == nil
+                    }
+                    return found
                 }
-                return found
+                if let found { return (found, row.receipts) }
             }
-            if let found { return (found, row.receipts) }
-        }
-        guard let overlay, overlay.hole != nil else { return nil }
-        return try overlay.below.message(id, message).map { (OverlayMarks.stale($0.message), row.receipts) }
+            guard let overlay, overlay.hole != nil else { return nil }
+            return try overlay.below.message(id, message).map { (OverlayMarks.stale($0.message), row.receipts) }
+        } ?? nil
     }
 
     /// The seq at which a message was sent, looked for from the newest on; those up to `known` are not asked.
     func seq(of message: MessageID, in id: ConversationID, after known: Seq) throws -> Seq? {
         let found =
-            try rows.read(id) { row -> Seq? in
-                var number = row.pages
+            try rows.lend(id) { row -> Seq? in
+                var number = row.pointee.pages
                 while number > firstPage {
                     number -= 1
                     var found: Seq?
@@ -146,36 +148,36 @@ extension Conversations {
         return try overlay.below.seq(of: message, in: id, after: known)
     }
 
-    package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.read(id) { $0.receipts } }
+    package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.lend(id) { $0.receipts } }
 
     /// What an attribute of a conversation is; `nil` if it has none of the name, or there is no such conversation.
-    package func attribute(_ name: String, of id: ConversationID) throws -> String? { try rows.read(id) { $0.attribute(name) } ?? nil }
+    package func attribute(_ name: String, of id: ConversationID) throws -> String? { try rows.lend(id) { $0.pointee.attribute(name) } ?? nil }
 
     /// The last seq of a conversation; 0 if there is none.
-    package func seq(of id: ConversationID) throws -> Seq { try rows.read(id) { $0.seq } ?? 0 }
+    package func seq(of id: ConversationID) throws -> Seq { try rows.lend(id) { $0.pointee.seq } ?? 0 }
 
-    private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
+    private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
         let held = try heldMessages(before: seq, limit, id, row)
         guard overlay?.hole != nil, held.count < limit else { return held }
         let stale = try belowHole(id) { try $0.heldMessages(before: seq, limit - held.count, id, $1) } ?? []
         return stale.map(OverlayMarks.stale) + held
     }
 
-    private func messages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
+    private func messages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
         guard let hole = overlay?.hole, seq <= hole.upperBound else { return try heldMessages(from: seq, limit, id, row) }
         let stale = try belowHole(id) { try $0.heldMessages(from: seq, limit, id, $1) } ?? []
         return stale.map(OverlayMarks.stale) + (try heldMessages(from: hole.upperBound + 1, limit - stale.count, id, row))
     }
 
-    private func heldMessages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
-        guard limit > 0, row.pages > firstPage, seq > 0 else { return [] }
-        guard var number = seq > row.seq ? row.pages - 1 : try page(of: seq, id, row), number >= firstPage else { return [] }
+    private func heldMessages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
+        guard limit > 0, row.pointee.pages > firstPage, seq > 0 else { return [] }
+        guard var number = seq > row.pointee.seq ? row.pointee.pages - 1 : try page(of: seq, id, row), number >= firstPage else { return [] }
         // How many pages back it is, by their counts alone; then forwards, so that each message is made once and in its place.
         var count = 0
         while true {
             count += try readPage(number, id, row) { page in
                 if page.firstSeq >= seq { return 0 }
-                if seq > row.last?.seq ?? 0 { return page.count }
+                if seq > row.pointee.last?.seq ?? 0 { return page.count }
                 var before = 0
                 try page.forEach { message in
                     if message.seq < seq { before += 1 }
@@ -189,7 +191,7 @@ extension Conversations {
         var result: [Message] = []
         result.reserveCapacity(min(count, limit))
         var skipped = max(0, count - limit)
-        while result.count < min(count, limit), number < row.pages {
+        while result.count < min(count, limit), number < row.pointee.pages {
             try readPage(number, id, row) { page in
                 try page.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
@@ -202,11 +204,11 @@ extension Conversations {
         return result
     }
 
-    private func heldMessages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: borrowing ConversationRow) throws -> [Message] {
-        guard limit > 0, row.pages > firstPage, let last = row.last, seq <= last.seq else { return [] }
+    private func heldMessages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
+        guard limit > 0, row.pointee.pages > firstPage, let last = row.pointee.last, seq <= last.seq else { return [] }
         var number = max(try page(of: seq, id, row) ?? 0, firstPage)
         var result: [Message] = []
-        while number < row.pages, result.count < limit {
+        while number < row.pointee.pages, result.count < limit {
             try readPage(number, id, row) { page in
                 try page.forEach { message in
                     if message.seq >= seq { result.append(try shown(message, row)) }
@@ -216,16 +218,5 @@ extension Conversations {
             number += 1
         }
         return result
-    }
-}
-
-extension ConversationRow {
-    var receipts: Receipts {
-        var marks: [Receipts.Mark] = []
-        for person in people where person.deliveredTo != 0 || person.readTo != 0 {
-            marks.append(Receipts.Mark(user: person.user, deliveredTo: person.deliveredTo, readTo: person.readTo))
-        }
-        if marks.count > 1 { marks.sort { $0.user < $1.user } }
-        return Receipts(marks: marks)
     }
 }

@@ -14,6 +14,12 @@ public enum Unconfirmed: Sendable, Hashable {
     }
 }
 
+/// What a replica's user did to a message and the hub refused; its author may try again, or discard it.
+public struct FailedWrite: Sendable, Hashable {
+    public var kind: Event.Kind
+    public var refusal: Refusal
+}
+
 /// A message as a screen shows it; the fields of `fold.py`'s rows.
 public struct Message: Sendable, Hashable, Identifiable {
     public var id: MessageID
@@ -56,6 +62,8 @@ public struct Message: Sendable, Hashable, Identifiable {
         public var reactions: [Reaction] = []
         /// What became of a replica's own message that the hub has not accepted.
         public var unconfirmed: Unconfirmed?
+        /// Edits, deletions, reactions, receipts … of a replica's own to it that the hub refused: it is shown without them.
+        public var failedWrites: [FailedWrite] = []
         /// Whether it lies below a hole: it is shown as it was when the replica last held all that came before the hole.
         public var isStale = false
     }
@@ -71,33 +79,39 @@ public struct Message: Sendable, Hashable, Identifiable {
     public var reactions: [Reaction] { details?.reactions ?? [] }
     /// `nil` for a message that the hub has accepted; the seq of any other is provisional: it orders, and is not to be kept.
     public var unconfirmed: Unconfirmed? { details?.unconfirmed }
+    public var failedWrites: [FailedWrite] { details?.failedWrites ?? [] }
     public var isStale: Bool { details?.isStale ?? false }
 }
 
 extension Message {
     /// Throws `damaged` if the row names a person by a number that the conversation does not have: of a page the checksum holds by itself.
-    init(_ row: MessageRow, _ conversation: borrowing ConversationRow) throws(EventLogError) {
-        func person(_ number: UInt32, _ conversation: borrowing ConversationRow) throws(EventLogError) -> UserID {
-            guard let user = conversation.user(number) else {
-                throw EventLogError(.damaged, "a message of seq \(row.seq) names a person whom its conversation does not know; run `convstore rebuild`")
-            }
-            return user
-        }
+    @inline(__always) init(_ row: LentMessage, _ conversation: LentRow) throws {
         id = row.id
         seq = row.seq
-        author = try person(row.author, conversation)
+        author = try Self.person(row.author, row.seq, conversation)
         role = row.role
-        state = row.shownState
-        text = row.shownText
+        let shown = try row.shownState()
+        state = shown
+        text = shown == .deleted || shown == .erased ? "" : row.text
         isEdited = row.isEdited && row.state != .deleted
         chunks = row.chunks
         sentAt = row.sentAt
-        box = nil
-        guard let rare = row.rare else { return }
+        box = try row.rare().flatMap { try Self.details($0, row.seq, conversation) }.map { Box($0) }
+    }
+
+    private static func person(_ number: UInt32, _ seq: Seq, _ conversation: LentRow) throws -> UserID {
+        guard let user = conversation.pointee.user(number) else {
+            throw EventLogError(.damaged, "a message of seq \(seq) names a person whom its conversation does not know; run `convstore rebuild`")
+        }
+        return user
+    }
+
+    /// A row keeps what it once had: gone, it is as if it had never been.
+    private static func details(_ rare: MessageRow.Rare, _ seq: Seq, _ conversation: LentRow) throws -> Details? {
         var details = Details(
             replyTo: rare.replyTo, finishReason: rare.finishReason, interruptedReason: rare.interruptedReason, parts: rare.parts, usage: rare.usage)
         for reaction in rare.reactions where reaction.isOn {
-            let user = try person(reaction.author, conversation)
+            let user = try person(reaction.author, seq, conversation)
             if let last = details.reactions.last, compareBytes(last.emoji, reaction.emoji) == 0 {
                 details.reactions[details.reactions.count - 1].users.append(user)
             } else {
@@ -105,8 +119,7 @@ extension Message {
             }
         }
         for place in details.reactions.indices { details.reactions[place].users.sort() }
-        // A row keeps what it once had: gone, it is as if it had never been.
-        if details != Details() { self.details = details }
+        return details == Details() ? nil : details
     }
 }
 
@@ -170,7 +183,7 @@ public struct LobbyRow: Sendable, Hashable {
     public var preferences: Preferences
     /// The hub's clock at the last message, or at the creation: what the lobby is ordered by.
     public var order: HLC
-    /// Of a conversation that a replica created and the hub has not accepted.
+    /// Of a conversation that a replica created and the hub has not accepted; failed while anything that the user did in it is refused, too.
     public var unconfirmed: Unconfirmed?
 
     public var cursor: LobbyCursor { LobbyCursor(order: order, conversation: conversation) }

@@ -10,39 +10,45 @@ internal import EventLog
 ///
 /// Changed by one thread at a time, with the store's fold lock held for writing; read by any number of threads, with it held for reading.
 /// `@unchecked Sendable`: a shard's rows are touched with its lock held, which readers need among themselves, as they bring rows in.
+/// `@exclusivity(unchecked)`: these locks exclude others, and no closure runs while a property changes: a row's box is taken out before it is lent.
 public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
-    /// A row that readers and a flush may hold while a new one takes its place.
+    /// A row that readers and a flush may hold while a new one takes its place. Changed only by the one who folds, and only while nobody else has it.
     ///
-    /// `@unchecked Sendable`: changed only by the one who folds, and only while nobody else has it.
-    final class Box: @unchecked Sendable {
-        // Memory of its own, so that a reader is lent the row itself: a property of a class would be copied, with all that it refers to.
-        private let memory = UnsafeMutablePointer<Row>.allocate(capacity: 1)
-        private var isPresent = false
+    /// The row lies in the object, so that a reader waits for memory once; and it is lent by its place, as a property of a class would be copied, with
+    /// all that it refers to. The header says whether there is one.
+    final class Box: ManagedBuffer<Bool, Row> {
+        static func holding(_ row: consuming Row?) -> Box {
+            let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in false }, to: Box.self)
+            box.put(row)
+            return box
+        }
 
-        init(_ row: consuming Row?) {
+        deinit { _ = take() }
+
+        private func put(_ row: consuming Row?) {
             guard let row else { return }
-            memory.initialize(to: row)
-            isPresent = true
-        }
-
-        deinit {
-            if isPresent { memory.deinitialize(count: 1) }
-            memory.deallocate()
-        }
-
-        var row: Row? { isPresent ? memory.pointee : nil }
-
-        func read<R>(_ body: (borrowing Row) throws -> R) rethrows -> R? { isPresent ? try body(memory.pointee) : nil }
-
-        func edit<R>(_ body: (inout Row?) throws -> R) rethrows -> R {
-            var row: Row? = isPresent ? memory.move() : nil
-            isPresent = false
-            defer {
-                if row != nil {
-                    memory.initialize(to: row.take()!)
-                    isPresent = true
-                }
+            withUnsafeMutablePointers { isPresent, memory in
+                memory.initialize(to: row)
+                isPresent.pointee = true
             }
+        }
+
+        private func take() -> Row? {
+            withUnsafeMutablePointers { isPresent, memory in
+                defer { isPresent.pointee = false }
+                return isPresent.pointee ? memory.move() : nil
+            }
+        }
+
+        var row: Row? { lend { $0.pointee } }
+
+        func lend<R>(_ body: (UnsafePointer<Row>) throws -> R) rethrows -> R? {
+            try withUnsafeMutablePointers { isPresent, memory in isPresent.pointee ? try body(memory) : nil }
+        }
+
+        @inline(__always) func edit<R>(_ body: (inout Row?) throws -> R) rethrows -> R {
+            var row = take()
+            defer { put(row.take()) }
             return try body(&row)
         }
     }
@@ -58,7 +64,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// `@unchecked Sendable`: touched with its lock held, or by the one who folds while no reader is let in.
     private final class Shard: @unchecked Sendable {
         let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-        var entries: [Key: Entry] = [:]
+        @exclusivity(unchecked) var entries: [Key: Entry] = [:]
         /// Rows that may be forgotten, in the order in which they came, from `oldest` on.
         var clock: [Key] = []
         var oldest = 0
@@ -78,10 +84,10 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     private let underlay: (@Sendable (Key) throws -> Row?)?
     private let shards: [Shard]
     private let shardBytesMax: Int
-    private var epoch: UInt64 = 1
+    @exclusivity(unchecked) private var epoch: UInt64 = 1
     /// What changed in this epoch: a row keeps its box for as long as that lasts.
-    private var dirty: [(key: Key, box: Box)] = []
-    package private(set) var unsavedBytes = 0
+    @exclusivity(unchecked) private var dirty: [(key: Key, box: Box)] = []
+    @exclusivity(unchecked) package private(set) var unsavedBytes = 0
 
     init(prefix: UInt8, source: FoldTable?, cacheBytes: Int) {
         self.prefix = prefix
@@ -121,7 +127,11 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     // Reading.
 
     /// Lends a row for the length of the closure; `nil` if there is none.
-    public func read<R>(_ key: Key, _ body: (borrowing Row) throws -> R) throws -> R? {
+    public func read<R>(_ key: Key, _ body: (borrowing Row) throws -> R) throws -> R? { try lend(key) { try body($0.pointee) } }
+
+    /// The same, by its place in memory: a borrowed row is copied all the same, with the reference counts of all that it refers to, where a closure
+    /// captures it or the compiler does not see that nobody changes it.
+    func lend<R>(_ key: Key, _ body: (UnsafePointer<Row>) throws -> R) throws -> R? {
         let shard = shard(of: key)
         pthread_mutex_lock(shard.lock)
         if let index = shard.entries.index(forKey: key) {
@@ -129,20 +139,20 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             if !entry.wasUsed { shard.entries.values[index].wasUsed = true }
             pthread_mutex_unlock(shard.lock)
             // Nobody changes it while the caller holds the fold lock.
-            return try entry.box.read(body)
+            return try entry.box.lend(body)
         }
         pthread_mutex_unlock(shard.lock)
         guard let row = try load(key) else { return nil }
-        let box = Box(row)
         let bytes = Int32(clamping: row.memoryBytes)
+        let box = Box.holding(row)
         pthread_mutex_lock(shard.lock)
         if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, wasUsed: false, bytes: bytes), key, shard) }
         pthread_mutex_unlock(shard.lock)
-        return try box.read(body)
+        return try box.lend(body)
     }
 
     /// A row; `nil` if there is none.
-    public func row(at key: Key) throws -> Row? { try read(key) { copy $0 } }
+    public func row(at key: Key) throws -> Row? { try lend(key) { $0.pointee } }
 
     /// Visits all rows whose keys begin with a prefix, ascending, until the closure says false.
     public func forEach(withPrefix keyPrefix: [UInt8] = [], _ body: (Key, Row) throws -> Bool) throws {
@@ -180,7 +190,10 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     // Writing.
 
     /// Changes a row in place; what the closure leaves as `nil` is deleted.
-    public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R {
+    @inline(__always) public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R { try boxToChange(key).edit(body) }
+
+    /// Knows nothing of what will be changed: compiled once for a table, and not for each closure with copies of what that holds.
+    @inline(never) private func boxToChange(_ key: Key) throws -> Box {
         let shard = shard(of: key)
         var index = shard.entries.index(forKey: key)
         if index == nil {
@@ -188,11 +201,10 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                 throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
             }
             let row = try load(key)
-            keep(Entry(box: Box(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
+            keep(Entry(box: Box.holding(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
-        let box = use(&shard.entries.values[index!], key)
-        return try box.edit(body)
+        return use(&shard.entries.values[index!], key)
     }
 
     /// The box of a row that is about to change in this epoch.
@@ -202,7 +214,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             // A row that is new has no bytes yet, but its place in memory all the same: many small ones must not count for next to nothing.
             unsavedBytes += 200 + (entry.bytes == 0 ? MemoryLayout<Row>.stride : Int(entry.bytes))
             // A flush may still hold the old one.
-            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box(entry.box.row) }
+            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box.holding(entry.box.row) }
             dirty.append((key, entry.box))
         }
         return entry.box
@@ -275,7 +287,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                     (packed ?? row).encode(into: &writer)
                     swap(&writer.out, &out)
                 }
-                if let packed { rows[place].box = Box(packed) }
+                if let packed { rows[place].box = Box.holding(packed) }
             }
         }
     }

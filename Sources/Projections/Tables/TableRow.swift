@@ -67,20 +67,83 @@ public struct RowWriter: ~Copyable {
 }
 
 /// Reads a row's bytes back; every read is checked against the end.
+///
+/// Does itself what `ByteReader` does: what is not public is not inlined into another module, and of a page on a screen every byte is read here.
 public struct RowReader {
-    package var reader: ByteReader
+    private let bytes: UnsafeRawBufferPointer
+    package private(set) var offset = 0
 
-    package init(_ bytes: UnsafeRawBufferPointer) { reader = ByteReader(bytes) }
+    package init(_ bytes: UnsafeRawBufferPointer, from offset: Int = 0) {
+        precondition(0...bytes.count ~= offset)
+        self.bytes = bytes
+        self.offset = offset
+    }
 
-    public var isAtEnd: Bool { reader.isAtEnd }
-    @inline(__always) public mutating func value() throws -> UInt64 { try reader.varint() }
-    @inline(__always) public mutating func byte() throws -> UInt8 { try reader.byte() }
-    @inline(__always) public mutating func fixed() throws -> UInt64 { try reader.fixed64() }
+    public var isAtEnd: Bool { offset == bytes.count }
+    @inline(__always) private var remaining: Int { bytes.count - offset }
+
+    /// A minimal varint of at most 64 bits.
+    @inline(__always) public mutating func value() throws -> UInt64 {
+        guard offset < bytes.count else { throw CodecError(.truncated) }
+        let first = bytes[offset]
+        if first >= 0x80 { return try longValue() }
+        offset += 1
+        return UInt64(first)
+    }
+
+    private mutating func longValue() throws -> UInt64 {
+        var reader = ByteReader(bytes)
+        reader.offset = offset
+        defer { offset = reader.offset }
+        return try reader.longVarint()
+    }
+
+    /// What `put(zigzag:)` wrote.
+    @inline(__always) mutating func signed() throws -> Int64 {
+        let raw = try value()
+        return Int64(bitPattern: raw >> 1) ^ -Int64(bitPattern: raw & 1)
+    }
+
+    @inline(__always) public mutating func byte() throws -> UInt8 {
+        guard offset < bytes.count else { throw CodecError(.truncated) }
+        defer { offset += 1 }
+        return bytes[offset]
+    }
+
+    @inline(__always) public mutating func fixed() throws -> UInt64 {
+        guard remaining >= 8 else { throw CodecError(.truncated) }
+        defer { offset += 8 }
+        return UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+    }
+
+    @inline(__always) public mutating func identifier<Tag>() throws -> Identifier<Tag> {
+        guard remaining >= 16 else { throw CodecError(.truncated) }
+        defer { offset += 16 }
+        return Identifier(
+            high: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)),
+            low: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: offset + 8, as: UInt64.self)))
+    }
+
+    /// A length and so many bytes.
+    @inline(__always) mutating func lengthPrefixed() throws -> UnsafeRawBufferPointer { try take(value()) }
+
+    @inline(__always) mutating func take(_ count: UInt64) throws -> UnsafeRawBufferPointer {
+        guard count <= UInt64(remaining) else { throw CodecError(.truncated) }
+        defer { offset += Int(count) }
+        return UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + Int(count)])
+    }
+
+    /// What has not been read yet.
+    mutating func rest() -> UnsafeRawBufferPointer {
+        defer { offset = bytes.count }
+        return UnsafeRawBufferPointer(rebasing: bytes[offset...])
+    }
+
     /// Trusts the checksum for the validity of the text, and repairs rather than trap.
-    @inline(__always) public mutating func text() throws -> String { trustedText(of: try reader.lengthPrefixed()) }
-    @inline(__always) public mutating func identifier<Tag>() throws -> Identifier<Tag> { try reader.identifier() }
+    public mutating func text() throws -> String { trustedText(of: try lengthPrefixed()) }
+
     /// A number below 2^31: there is always room for a few more.
-    mutating func value32() throws -> UInt32 {
+    @inline(__always) mutating func value32() throws -> UInt32 {
         guard let value = UInt32(exactly: try value()), value < 1 << 31 else { throw CodecError(.badValue) }
         return value
     }
@@ -92,8 +155,8 @@ public struct RowReader {
     }
     /// A number of things that follow, each of at least one byte.
     public mutating func count() throws -> Int {
-        let value = try reader.varint()
-        guard value <= UInt64(reader.remaining) else { throw CodecError(.truncated) }
+        let value = try value()
+        guard value <= UInt64(remaining) else { throw CodecError(.truncated) }
         return Int(value)
     }
 }

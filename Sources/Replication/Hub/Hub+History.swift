@@ -4,7 +4,7 @@ internal import ConversationStore
 extension Hub {
     /// The first seq of a log that somebody may see: 1, but for who came later into such a conversation.
     func firstSeq(of log: LogID, for identity: Identity, seesEverything: Bool, _ effort: inout Effort) throws -> Seq {
-        guard case .conversation(let id) = log, !seesEverything else { return 1 }
+        guard case .conversation(let id) = log, !seesEverything, !PlantedBug.tellHistory.isPlanted else { return 1 }
         let (joinedSeq, leftSeq) = withIndex { $0.membership(of: identity.user, in: id) }
         // With whom a conversation was created is there from its first event on.
         guard joinedSeq != 1, try store.history(of: id) == .fromJoining else { return 1 }

@@ -26,6 +26,9 @@ public final class Hub: Sendable {
         var byUser: [UserID: [UInt64: HubConnection]] = [:]
         var everything: [UInt64: HubConnection] = [:]
         var isShutDown = false
+
+        /// A dictionary is walked in another order each time, and a seed must give the same world again.
+        var inOrder: [HubConnection] { connections.sorted { $0.key < $1.key }.map(\.value) }
     }
 
     /// Reads where each log stands, and begins a new incarnation.
@@ -39,7 +42,7 @@ public final class Hub: Sendable {
         incarnation = options.execution.random()
         // Set back to a backup, with a wall clock that stands behind, it would else give the times of its lost days again, one by one.
         store.log.advanceClock(by: incarnation & 0x7FFF)
-        openings = try Incarnations(store: store.log, beginning: incarnation)
+        openings = try Incarnations(store: store.log, beginning: incarnation, log: options.log)
         // Commits wait until the index stands, then are folded into it.
         try state.withLock { state in
             store.tap { [weak self] events in self?.committed(events) }
@@ -71,14 +74,14 @@ public final class Hub: Sendable {
     public func shutdown() {
         let connections = state.withLock { state in
             state.isShutDown = true
-            return Array(state.connections.values)
+            return state.inOrder
         }
         for connection in connections { connection.end(Bye(.goingAway, "the hub is going away", retryAfterMilliseconds: 1000)) }
     }
 
     /// Once a second or so: heartbeats and deadlines of all connections.
     public func tick() {
-        for connection in state.withLock({ Array($0.connections.values) }) { connection.tick() }
+        for connection in state.withLock({ $0.inOrder }) { connection.tick() }
     }
 
     public var statistics: HubStatistics {

@@ -6,6 +6,7 @@ extension HubConnection {
     enum Question {
         case fetch([Fetch])
         case compare(HeadsFrame)
+        case repair(DamagedRun)
         /// Says that all that was asked before it is answered.
         case pong(UInt64)
 
@@ -14,6 +15,7 @@ extension HubConnection {
             switch self {
             case .fetch(let wishes): 64 + wishes.count * 64
             case .compare(let heads): 64 + heads.heads.count * 96
+            case .repair(let run): 128 + run.checks.count * RunBlocks.checkBytes
             case .pong: 64
             }
         }
@@ -47,6 +49,9 @@ extension HubConnection {
                 case .fetch(let wishes):
                     questions.removeFirst()
                     try fetch(wishes)
+                case .repair(let run):
+                    questions.removeFirst()
+                    try repair(run)
                 case .pong(let id):
                     questions.removeFirst()
                     transmit(.pong(id))

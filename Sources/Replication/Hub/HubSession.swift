@@ -12,7 +12,7 @@ package struct HubSession: Sendable {
         case begin(Identity, Hello)
         /// Decide these events, in order; answer with ``pushed(_:refused:bytes:at:)``.
         case push([PushedEvent], bytes: Int)
-        case fetch([Fetch])
+        case fetch([Fetch], damaged: [DamagedRun])
         case compare(HeadsFrame)
         case typing(Typing)
         /// More may be sent: at least this call found credit where there was none.
@@ -97,12 +97,13 @@ package struct HubSession: Sendable {
         case (.authenticating, .pong), (.beginning, .pong), (.open, .pong): return []
         case (.authenticating, .credit(let more)), (.beginning, .credit(let more)), (.open, .credit(let more)): return take(credit: more)
         case (.open, .push(let events)): return take(events, bytes.count)
-        case (.open, .fetch(let wishes)):
+        case (.open, .fetch(let wishes, let damaged)):
             let bases = wishes.count { $0.from == 0 }
             guard wishes.count <= WireLimits.fetchesMax, bases <= WireLimits.basesMax else {
                 return end(Bye(.protocolError, "a FETCH of \(wishes.count) logs, \(bases) of them from 0"))
             }
-            return [.fetch(wishes)]
+            guard damaged.count <= WireLimits.damagedMax else { return end(Bye(.protocolError, "a FETCH of \(damaged.count) damaged runs")) }
+            return [.fetch(wishes, damaged: damaged)]
         case (.open, .heads(let heads)):
             guard heads.heads.count <= WireLimits.headsMax else { return end(Bye(.protocolError, "HEADS of \(heads.heads.count) logs")) }
             // Each of its heads may cost the hashing of its log.
@@ -157,7 +158,8 @@ package struct HubSession: Sendable {
         var welcome = welcome
         welcome.credit = Self.pushCreditBytes
         var effects: [Effect] = [.send(.welcome(welcome))]
-        if !hello.pushed.isEmpty { effects.append(.push(hello.pushed, bytes: 0)) }
+        // What it offers of a past that this hub lost must come before what rests on that.
+        if !hello.pushed.isEmpty, !welcome.isGone || !hello.sendsAgain { effects.append(.push(hello.pushed, bytes: 0)) }
         effects.append(.pump)
         return effects
     }
@@ -291,6 +293,7 @@ extension Frame {
         case .token: "TOKEN"
         case .heads: "HEADS"
         case .base: "BASE"
+        case .repair: "REPAIR"
         }
     }
 }

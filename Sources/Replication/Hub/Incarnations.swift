@@ -9,17 +9,9 @@ final class Incarnations: Sendable {
 
     private static let table = "incarnations"
 
-    init(store: EventStore, beginning id: UInt64) throws {
-        let side = try SideStore(directory: store.path, tables: SyncTables.names)
-        var known: [(id: UInt64, from: Position)] = []
-        try side.read { transaction in
-            try transaction.forEach(Self.table, from: []) { _, value in
-                guard value.count == 16 else { throw CodecError(.badValue) }
-                known.append(
-                    (value.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }, value.suffix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }))
-                return true
-            }
-        }
+    /// - Parameter log: is told if the side store was damaged, and what of it could not be kept.
+    init(store: EventStore, beginning id: UInt64, log: (String) -> Void) throws {
+        var (side, known) = try Self.openSound(store, log)
         let position = store.lastPosition
         let number = UInt64(known.count)
         try side.write { transaction in
@@ -31,6 +23,43 @@ final class Incarnations: Sendable {
         known.append((id, position))
         self.known = known
         side.close()
+    }
+
+    /// The side store, made anew without the openings if it is damaged: to devices this is then a hub that was restored, and they compare what they hold.
+    /// With only some of the openings, a cursor of one that is missing could be taken for another's.
+    private static func openSound(_ store: EventStore, _ log: (String) -> Void) throws -> (SideStore, [(id: UInt64, from: Position)]) {
+        do {
+            return try open(store)
+        } catch let error as EventLogError where error.code == .damaged {
+            let salvaged = try SideStore.salvage(directory: store.path)
+            var records = Dictionary(uniqueKeysWithValues: salvaged.names.map { ($0, salvaged[$0].records) })
+            records[table] = []
+            let others = SyncTables.names.filter { $0 != table && !(records[$0] ?? []).isEmpty }
+            try SideStore.replace(directory: store.path, tables: SyncTables.names, with: records)
+            log("\(error.message)")
+            log("\(SideStore.path(store.path)) is made anew without its openings: devices compare once what they hold")
+            for loss in salvaged.losses(of: others) { log("lost: \(loss)") }
+            return try open(store)
+        }
+    }
+
+    private static func open(_ store: EventStore) throws -> (SideStore, [(id: UInt64, from: Position)]) {
+        let side = try SideStore(directory: store.path, tables: SyncTables.names)
+        var known: [(id: UInt64, from: Position)] = []
+        do {
+            try side.read { transaction in
+                try transaction.forEach(table, from: []) { _, value in
+                    guard value.count == 16 else { throw CodecError(.badValue) }
+                    known.append(
+                        (value.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }, value.suffix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }))
+                    return true
+                }
+            }
+        } catch {
+            side.close()
+            throw error
+        }
+        return (side, known)
     }
 
     /// Whether a position was reached in an opening, as this store remembers it.

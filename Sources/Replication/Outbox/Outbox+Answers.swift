@@ -79,7 +79,7 @@ extension Outbox {
         for event in events {
             logs.insert(event.log)
             // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
-            if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.event == event.event || event.isErased {
+            if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.isRecorded(as: event) {
                 gone.append(entry)
             }
         }
@@ -104,9 +104,16 @@ extension Outbox {
 }
 
 extension OutboxEntry {
+    /// Whether what stands under this entry's origin is its event. Of an erased one the envelope tells: the same counter may have been given out twice.
+    func isRecorded(as recorded: RecordedEvent) -> Bool {
+        guard recorded.isErased else { return recorded.event == event }
+        return recorded.origin == origin && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
+            && recorded.event.references == event.references
+    }
+
     /// Whether an event that is held is what an honest hub means that says it has recorded this one there.
     func stands(as recorded: RecordedEvent, isRepeat: Bool) -> Bool {
-        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return recorded.isErased || recorded.event == event }
+        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
         // Out of the user's sight it stands behind this, the last in sight.
         if case .participantLeft(event.author) = recorded.event.content { return true }

@@ -1,4 +1,4 @@
-internal import EventLog
+package import EventLog
 
 /// A replica's own events on their way to the hub: durable before anybody sees them, in order, each until the hub has said yes or its maker no more.
 ///
@@ -35,7 +35,7 @@ final class Outbox {
 
     static func key(_ id: UInt64) -> [UInt8] { withUnsafeBytes(of: id.bigEndian) { Array($0) } }
 
-    private static func id(_ key: [UInt8]) throws -> UInt64 {
+    static func id(_ key: [UInt8]) throws -> UInt64 {
         guard key.count == 8 else { throw CodecError(.badValue) }
         return key.reduce(0) { $0 << 8 | UInt64($1) }
     }
@@ -54,19 +54,23 @@ final class Outbox {
         return new.map { table[$0.id]! }
     }
 
-    /// Takes events back that a hub had accepted and lost: before all others, which may rest on them; so all entries get other ids, and this is
-    /// for an outbox that nobody has looked into. In one transaction with what `write` writes.
+    /// Takes events back that a hub had accepted and lost: before all others, also those that were sent since, which may rest on them; so all entries
+    /// get other ids, and this is for an outbox that nobody has looked into. In one transaction with what `write` writes.
+    ///
+    /// The identity must be new, as its lanes begin with these events.
     func putFirst(_ events: [RecordedEvent], _ write: (inout SideStore.Writing) throws -> Void = { _ in }) throws {
         var all: [OutboxEntry] = []
         for event in events {
             let origin = Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
-            all.append(OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: identity.nonce))
+            var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: identity.nonce)
+            entry.sending = entry.id
+            all.append(entry)
         }
         let old = entries
         for entry in old where !events.isEmpty {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
-            moved.sending = entry.sending
+            moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
             all.append(moved)
         }
         try side.write { transaction in
@@ -79,6 +83,7 @@ final class Outbox {
         table = OutboxEntries()
         for entry in all { table.put(entry) }
         nextID = UInt64(all.count + 1)
+        nextSending = (all.map(\.sending).max() ?? 0) + 1
         settleWaiting(table.conversations)
     }
 
@@ -150,57 +155,68 @@ final class Outbox {
     /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
     /// set back knows nothing of it.
     func beginSession() {
-        var sent: [(sending: UInt64, id: UInt64)] = []
-        for var entry in entries where entry.state == .sent {
-            sent.append((entry.sending, entry.id))
-            guard entry.accepted != nil else { continue }
+        for var entry in entries where entry.state == .sent && entry.accepted != nil {
             entry.accepted = nil
             table.put(entry)
         }
+        sendAgain()
+    }
+
+    /// What was sent and not answered is sent again, in the order of its first sending; what was put first has its place in that order.
+    func sendAgain() {
+        var sent: [(sending: UInt64, id: UInt64)] = []
+        var lastOwn: UInt64 = 0
+        table.forEach { entry in
+            guard entry.state == .sent, entry.accepted == nil else { return }
+            sent.append((entry.sending, entry.id))
+            if entry.origin.replica == identity.replica { lastOwn = max(lastOwn, entry.sending) }
+        }
+        // Its counter is given out now, and must not come before smaller ones of its lane.
+        table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn { sent.append(($0.sending, $0.id)) } }
         again = sent.sorted { $0 > $1 }.map(\.id)
     }
 
     /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
     /// counters are not given to others.
     func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
-        var pushed: [PushedEvent] = []
-        var bytes = 0
-        func add(_ entry: OutboxEntry, isFirst: Bool) -> Bool {
-            let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica)
-            let size = event.envelope.count + event.body.count + 32
-            guard pushed.isEmpty || bytes + size <= bytesMax && pushed.count < eventsMax else { return false }
-            bytes += size
-            pushed.append(event)
-            return true
-        }
+        var flight = Flight(identity, firstSending: nextSending, bytesMax: bytesMax, eventsMax: eventsMax)
         while let id = again.last {
-            if let entry = table[id], entry.state == .sent, entry.accepted == nil, !add(entry, isFirst: false) { return (pushed, []) }
+            guard try takeAgain(id, into: &flight) else { break }
             again.removeLast()
         }
-        var fresh: [OutboxEntry] = []
-        var counters: [LogID: UInt64] = [:]
+        if again.isEmpty { try takePending(into: &flight) }
+        try keep(flight)
+        return (flight.events, Set(flight.fresh.map(\.event.conversation)))
+    }
+
+    /// `false`: there is no room for it.
+    private func takeAgain(_ id: UInt64, into flight: inout Flight) throws -> Bool {
+        guard let entry = table[id] else { return true }
+        switch entry.state {
+        case .sent: return entry.accepted != nil || flight.add(entry, isFirst: false)
+        case .pending: return try entry.isWaiting || flight.addFresh(entry, keepsPlace: true) { try counter(of: $0) }
+        case .failed: return true
+        }
+    }
+
+    private func takePending(into flight: inout Flight) throws {
+        let taken = Set(flight.fresh.map(\.id))
+        var held = HeldBack()
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
-            guard var entry = table[id], !entry.isWaiting else { continue }
-            let log = entry.event.log
-            let counter = try counters[log] ?? self.counter(of: log)
-            entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
-            entry.nonce = identity.nonce
-            entry.state = .sent
-            entry.sending = nextSending + UInt64(fresh.count)
-            guard add(entry, isFirst: true) else { break }
-            counters[log] = counter + 1
-            fresh.append(entry)
+            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !held.takes(entry, table) else { continue }
+            guard try flight.addFresh(entry, keepsPlace: false, after: { try counter(of: $0) }) else { return }
         }
-        if !fresh.isEmpty {
-            try side.write { transaction in
-                for entry in fresh { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
-                for (log, counter) in counters { try transaction.put(SyncTables.lanes, log.key, withUnsafeBytes(of: counter.bigEndian) { Array($0) }) }
-            }
-            nextSending += UInt64(fresh.count)
-            // The last first: the list of what is pending gets shorter from its end.
-            for entry in fresh.reversed() { table.put(entry) }
+    }
+
+    private func keep(_ flight: Flight) throws {
+        if flight.fresh.isEmpty { return }
+        try side.write { transaction in
+            for entry in flight.fresh { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            for (log, counter) in flight.counters { try transaction.put(SyncTables.lanes, log.key, withUnsafeBytes(of: counter.bigEndian) { Array($0) }) }
         }
-        return (pushed, Set(fresh.map(\.event.conversation)))
+        nextSending = flight.nextSending
+        // The last first: the list of what is pending gets shorter from its end.
+        for entry in flight.fresh.reversed() { table.put(entry) }
     }
 
     private func counter(of log: LogID) throws -> UInt64 {
@@ -282,7 +298,7 @@ extension LogID {
     }
 
     /// For an order that does not hang on hashing.
-    var sortKey: String {
+    package var sortKey: String {
         switch self {
         case .conversation(let id): id.description
         case .user(let user): "~" + user.string

@@ -21,7 +21,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
 
     /// What `origin.replica` was made of.
     var nonce: [UInt8]
-    /// In which order the events were sent; 0: not yet.
+    /// In which order the events were sent; 0: not yet. Of one that is pending: the place that it takes among what is sent again.
     var sending: UInt64 = 0
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?

@@ -50,7 +50,16 @@ struct DamagedLogs {
     /// The hub has filled a gap: what stands behind it is taken too. Answers what to ask for next.
     mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache) throws -> Fetch? {
         guard let head = heads[log] else { return nil }
-        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) { _ = try store.adoptBlocking(batch, secrets: [:]) }
+        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
+            // What the hub has erased since comes without its body.
+            let seeds = try store.knownSeeds(of: log)
+            let sound = batch.prefix { event in seeds.map { Salts.hasAll(of: [event], $0) } ?? true }
+            if !sound.isEmpty { _ = try store.adoptBlocking(Array(sound), secrets: [:]) }
+            guard sound.count == batch.count else {
+                try side.write { try $0.delete(SyncTables.ahead, Self.key(log, batch[sound.count].seq)) }
+                break
+            }
+        }
         if let wish = try wish(for: log, in: store) { return wish }
         guard try trees.tree(of: log, through: head.size)?.root() == head.root else {
             throw ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")

@@ -22,7 +22,7 @@ enum Lost {
     }
 
     /// A hub that is set back twice loses two events of one seq: the clock tells them apart.
-    private static func key(_ event: RecordedEvent) -> [UInt8] {
+    static func key(_ event: RecordedEvent) -> [UInt8] {
         event.log.key + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) } + withUnsafeBytes(of: event.hlc.rawValue.bigEndian) { Array($0) }
     }
 }

@@ -8,11 +8,15 @@ struct Previews {
     fileprivate struct Part {
         var base: [UInt8]
         var baseSeq: Seq
+        /// The compact range over what is up to `baseSeq`.
+        var range: [UInt8]
         /// Over all events up to the last of `events`.
         var tree: CompactRange
         var secret: [UInt8]
         /// What is before it is not for this user.
         var isFirst: Bool
+        /// Something of the log was held when the base came, of which the hub may have erased a part by then: then they are not compared.
+        var isBesideOlder: Bool
         /// With the events, checked.
         var shown: Preview
         /// No cursor vouches for it: it is shown until what the hub has there has come.
@@ -23,6 +27,9 @@ struct Previews {
 
     private let side: SideStore
     private var parts: [ConversationID: Part] = [:]
+    /// What the hub shows anew in the place of suspect parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
+    /// would be gone until then, and for long if the line broke in between.
+    private var fresh: [ConversationID: Part] = [:]
 
     init(_ side: SideStore) throws {
         self.side = side
@@ -47,14 +54,17 @@ struct Previews {
         parts = found
     }
 
-    var holes: [(log: LogID, seqs: ClosedRange<Seq>)] {
-        parts.compactMap { id, part in part.baseSeq > 0 && !part.isFirst ? (.conversation(id), 1...part.baseSeq) : nil }
+    func holes(behind lastSeq: (LogID) -> Seq) -> [(log: LogID, seqs: ClosedRange<Seq>)] {
+        parts.compactMap { id, part in
+            let held = lastSeq(.conversation(id))
+            return part.baseSeq > held && !part.isFirst ? (.conversation(id), held + 1...part.baseSeq) : nil
+        }
     }
 
-    /// Whether the rest of a log is not for this user.
-    func isFirst(_ log: LogID) -> Bool {
-        guard case .conversation(let id) = log else { return false }
-        return parts[id]?.isFirst ?? false
+    /// Where a log's newest part goes on before which nothing is for this user; 0: there is none such.
+    func lastSeqOfFirst(_ log: LogID) -> Seq {
+        guard case .conversation(let id) = log, let part = fresh[id] ?? parts[id], part.isFirst else { return 0 }
+        return part.lastSeq
     }
 
     func has(_ log: LogID) -> Bool {
@@ -87,6 +97,10 @@ struct Previews {
 
     var isEmpty: Bool { parts.isEmpty }
 
+    var all: [Replica.Part] {
+        parts.map { Replica.Part(log: .conversation($0), baseSeq: $1.baseSeq, isFirst: $1.isFirst, base: $1.base, events: $1.events) }
+    }
+
     func show(in store: ConversationStore) {
         for (id, part) in parts { store.setPreview(part.shown, of: id) }
     }
@@ -96,33 +110,58 @@ struct Previews {
     /// Nothing vouches any more for what is held of a scope's logs. Answers which those are, and their events.
     mutating func suspect(in names: Set<ConversationID>?) -> (logs: [LogID], events: [RecordedEvent]) {
         let ids = parts.keys.filter { Scope.covers(.conversation($0), names) }.sorted { $0.description < $1.description }
-        for id in ids { parts[id]!.isSuspect = true }
+        for id in ids {
+            parts[id]!.isSuspect = true
+            fresh[id] = nil
+        }
         return (ids.map { .conversation($0) }, ids.flatMap { parts[$0]!.events })
     }
 
-    /// All that the hub has in a scope has come: what it did not show anew goes.
-    mutating func dropSuspects(in names: Set<ConversationID>?, of store: ConversationStore) throws {
-        for (id, part) in parts where part.isSuspect && Scope.covers(.conversation(id), names) { try drop(.conversation(id), in: store) }
+    /// All that the hub has in a scope has come: what it did not show anew goes. Answers the events that are shown in its place.
+    mutating func settleSuspects(in names: Set<ConversationID>?, of store: ConversationStore) throws -> [RecordedEvent] {
+        var shown: [RecordedEvent] = []
+        for (id, part) in parts where part.isSuspect && Scope.covers(.conversation(id), names) {
+            if let new = fresh[id], try new.lastSeq > store.log.lastSeq(of: .conversation(id)) {
+                try place(new, id, in: store)
+                shown += new.events
+            } else {
+                try drop(.conversation(id), in: store)
+            }
+        }
+        return shown
     }
 
     /// Takes a BASE: what follows it must lead to the log's head.
     mutating func take(_ base: BaseFrame, in store: ConversationStore) throws {
         guard case .conversation(let id) = base.log else { throw ReplicaError(.badPeer, "a BASE of a user's log") }
         let held = try store.log.lastSeq(of: base.log)
-        let known = parts[id].flatMap { $0.isSuspect ? nil : $0.baseSeq } ?? 0
-        // Where the user's history begins is the last word on it, whatever part was shown before.
-        guard held < base.seq, base.seq > known || base.isFirst && !(parts[id]?.isFirst ?? false) else { return }
+        guard held < base.seq else { return }
+        let old = parts[id]
+        let known = old?.isSuspect ?? false ? fresh[id] : old
+        // Where the user's history begins is the last word on it, whatever part was shown before. Else what is held is not given up for less.
+        if let known, base.isFirst ? known.isFirst && base.seq <= known.baseSeq : base.seq <= known.lastSeq { return }
+        var part = try Self.part(base, isBesideOlder: held > 0)
+        if let known { try part.goOn(with: known, base.log) }
+        if let old, old.isSuspect, part.lastSeq < old.lastSeq { fresh[id] = part } else { try place(part, id, in: store) }
+    }
+
+    private static func part(_ base: BaseFrame, isBesideOlder: Bool) throws -> Part {
         guard let range = CompactRange(end: base.seq, encoded: base.range) else { throw ReplicaError(.badPeer, "a BASE without its compact range") }
         _ = try Replica.seeds(base.secret)
         // What cannot be shown must not be kept: the replica could not be opened any more.
-        let shown: Preview
         do {
-            shown = try Preview(base: base.base, baseSeq: base.seq, isFirst: base.isFirst, events: [])
+            let shown = try Preview(base: base.base, baseSeq: base.seq, isFirst: base.isFirst, events: [])
+            return Part(
+                base: base.base, baseSeq: base.seq, range: base.range, tree: range, secret: base.secret, isFirst: base.isFirst,
+                isBesideOlder: isBesideOlder && !base.isFirst, shown: shown)
         } catch let error as EventLogError where error.code == .newerFormat {
             // The protocol's version says which states there are.
             throw ReplicaError(.badPeer, error.message)
         }
-        let part = Part(base: base.base, baseSeq: base.seq, tree: range, secret: base.secret, isFirst: base.isFirst, shown: shown)
+    }
+
+    /// Keeps a part and shows it, in the place of any other.
+    private mutating func place(_ part: Part, _ id: ConversationID, in store: ConversationStore) throws {
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
@@ -132,46 +171,65 @@ struct Previews {
             }
             for key in old { try transaction.delete(SyncTables.previews, key) }
             try transaction.put(SyncTables.previews, Self.key(id, 0), part.encoded())
+            for event in part.events { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         parts[id] = part
+        fresh[id] = nil
         store.setPreview(part.shown, of: id)
     }
 
-    /// Takes events that follow a preview's last; says whether they do.
-    mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> Bool {
-        guard case .conversation(let id) = log, var part = parts[id], !part.isSuspect else { return false }
-        let new = events.filter { $0.seq > part.lastSeq }
-        if new.isEmpty { return true }
-        guard new[0].seq == part.lastSeq + 1 else { return false }
-        let tree = try HeadCache.extend(part.tree, with: new, seeds: Replica.seeds(part.secret))
-        if let head, head.size == tree.end, head.root != tree.root() {
-            throw ReplicaError(.forked, "events of \(log) do not lead to the head that came with them")
-        }
+    /// Takes events that follow a preview's last. Answers which are shown with it that were not before; `nil`: they do not follow.
+    mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> [RecordedEvent]? {
+        guard case .conversation(let id) = log, let old = parts[id] else { return nil }
+        if old.isSuspect { return try extendFresh(id, beside: old, with: events, head: head, in: store) }
+        guard let new = old.following(events) else { return nil }
+        if new.isEmpty { return [] }
         // This copy must be the only one, or all events are copied.
-        parts[id] = nil
+        var part = parts.removeValue(forKey: id)!
         defer { parts[id] = part }
-        let end = part.events.count
-        try part.shown.append(new)
+        let (end, tree) = (part.events.count, part.tree)
+        try part.append(new, head: head)
         var isKept = false
-        defer { if !isKept { part.shown.removeLast(part.events.count - end) } }
+        defer {
+            if !isKept {
+                part.shown.removeLast(part.events.count - end)
+                part.tree = tree
+            }
+        }
         try side.write { transaction in
             for event in new { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         isKept = true
-        part.tree = tree
         store.extendPreview(by: new, of: id)
-        return true
+        return new
+    }
+
+    private mutating func extendFresh(
+        _ id: ConversationID, beside old: Part, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore
+    ) throws -> [RecordedEvent]? {
+        guard let new = fresh[id]?.following(events) else { return nil }
+        var part = fresh.removeValue(forKey: id)!
+        if !new.isEmpty { try part.append(new, head: head) }
+        guard part.lastSeq >= old.lastSeq else {
+            fresh[id] = part
+            return []
+        }
+        try place(part, id, in: store)
+        return part.events
     }
 
     /// A log has grown from below: when it has reached the preview, that is checked against what the reducers make of the log itself (I4), and dropped.
     mutating func settle(_ log: LogID, heldSeq: Seq, in store: ConversationStore) throws -> [RecordedEvent] {
-        guard case .conversation(let id) = log, let part = parts[id], !part.isSuspect, heldSeq >= part.baseSeq else { return [] }
+        guard case .conversation(let id) = log, let old = parts[id], let part = old.isSuspect ? fresh[id] : old, heldSeq >= part.baseSeq else { return [] }
         // An erasure changes what a state tells, not what is proven: then there is nothing to compare.
-        if let own = try store.encodedBase(of: id, at: part.baseSeq), own != part.base, try !store.log.hasErased(log, through: part.baseSeq) {
+        if !part.isBesideOlder, let own = try store.encodedBase(of: id, at: part.baseSeq, hidesMessages: part.isFirst), own != part.base,
+            try !store.log.hasErased(log, through: part.baseSeq)
+        {
             throw ReplicaError(.forked, "the state of \(log) at seq \(part.baseSeq) that the hub showed is not what its events make")
         }
         let rest = part.events.filter { $0.seq > heldSeq }
-        return rest
+        guard !rest.isEmpty, let seeds = try store.log.knownSeeds(of: log) else { return rest }
+        return try Salts.move(rest, from: Replica.seeds(part.secret), to: seeds)
     }
 
     func isReached(_ log: LogID, heldSeq: Seq) -> Bool {
@@ -182,6 +240,7 @@ struct Previews {
     /// The log holds all that the preview does.
     mutating func drop(_ log: LogID, in store: ConversationStore) throws {
         guard case .conversation(let id) = log, let part = parts.removeValue(forKey: id) else { return }
+        fresh[id] = nil
         try side.write { transaction in
             try transaction.delete(SyncTables.previews, Self.key(id, 0))
             for event in part.events { try transaction.delete(SyncTables.previews, Self.key(id, event.seq)) }
@@ -193,14 +252,39 @@ struct Previews {
 }
 
 extension Previews.Part {
+    /// Of some events those behind the last, if they follow it.
+    fileprivate func following(_ events: [RecordedEvent]) -> [RecordedEvent]? {
+        let new = events.filter { $0.seq > lastSeq }
+        return new.first.map { $0.seq == lastSeq + 1 } ?? true ? new : nil
+    }
+
+    fileprivate mutating func append(_ new: [RecordedEvent], head: LogHead?) throws {
+        let tree = try HeadCache.extend(tree, with: new, seeds: Replica.seeds(secret))
+        if let head, head.size == tree.end, head.root != tree.root() {
+            throw ReplicaError(.forked, "events of \(new[0].log) do not lead to the head that came with them")
+        }
+        try shown.append(new)
+        self.tree = tree
+    }
+
+    /// Takes over what is held already behind this base.
+    fileprivate mutating func goOn(with known: Self, _ log: LogID) throws {
+        let events = try Salts.move(known.events.filter { $0.seq > baseSeq }, from: Replica.seeds(known.secret), to: Replica.seeds(secret))
+        if events.isEmpty { return }
+        try append(events, head: nil)
+        guard tree.root() == known.tree.root() else {
+            throw ReplicaError(.forked, "the BASE of \(log) at seq \(baseSeq) and the events behind it that are held do not lead to the head that is held")
+        }
+    }
+
     fileprivate func encoded() -> [UInt8] {
         var out = ByteBuffer(capacity: base.count + 256)
         out.put(varint: baseSeq)
-        for bytes in [base, tree.encoded, secret] {
+        for bytes in [base, range, secret] {
             out.put(varint: UInt64(bytes.count))
             out.put(bytes)
         }
-        if isFirst { out.put(byte: 1) }
+        if isFirst || isBesideOlder { out.put(byte: isFirst ? 1 : 2) }
         return out.array()
     }
 
@@ -208,10 +292,13 @@ extension Previews.Part {
         var reader = ByteReader(bytes)
         let baseSeq = try reader.varint()
         let base = Array(try reader.lengthPrefixed())
-        guard let tree = CompactRange(end: baseSeq, encoded: Array(try reader.lengthPrefixed())) else { throw CodecError(.badValue) }
+        range = Array(try reader.lengthPrefixed())
+        guard let tree = CompactRange(end: baseSeq, encoded: range) else { throw CodecError(.badValue) }
         self.tree = tree
         secret = Array(try reader.lengthPrefixed())
-        isFirst = try !reader.isAtEnd && reader.byte() == 1
+        let kind = try reader.isAtEnd ? 0 : reader.byte()
+        isFirst = kind == 1
+        isBesideOlder = kind == 2
         self.baseSeq = baseSeq
         self.base = base
         shown = try Preview(base: base, baseSeq: baseSeq, isFirst: isFirst, events: [])

@@ -24,42 +24,62 @@ extension Replica {
         }
     }
 
+    /// Whether something may turn out to be lost when all that the hub has has come.
+    func hasSuspects() throws -> Bool { try !Lost.read(side, in: SyncTables.suspects).isEmpty }
+
     /// All that the hub has has come.
     ///
     /// - Returns: whether this replica made some of what the hub lost, and must be opened anew to offer it again.
     func endComparing(_ state: inout State) throws -> Bool {
         guard state.isComparing else { return false }
         state.isComparing = false
+        try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
         show(state.outbox, try state.outbox.strikeAccepted { try standing(of: $0, state) })
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
-        try state.previews.dropSuspects(in: state.scopeNames, of: store)
+        var aside: [RecordedEvent] = []
         for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) {
-            guard let isHeld = try isHeld(event, state) else { continue }
+            let fate = try fate(of: event, state)
+            if case .unknown = fate { continue }
             settled.append(event)
-            if !isHeld { gone.append(event) }
+            switch fate {
+            case .lost: gone.append(event)
+            case .outOfSight: aside.append(event)
+            case .held, .unknown: break
+            }
         }
         if settled.isEmpty { return false }
         let (own, others) = Identities.split(gone, try Identities.own(side, state.outbox.identity))
         try side.write { transaction in
             try Lost.delete(settled, in: SyncTables.suspects, &transaction)
-            try Lost.put(others, &transaction)
+            try Lost.put(others + aside, &transaction)
             try Lost.put(own, in: SyncTables.offers, &transaction)
         }
+        state.lost.add(others)
+        // It may stand elsewhere by now.
+        try settleLost(after: state.place, &state)
         return !own.isEmpty
     }
 
-    /// Whether an event is among what the hub has; `nil`: it lies in a hole, and cannot be told.
-    private func isHeld(_ event: RecordedEvent, _ state: borrowing State) throws -> Bool? {
+    private enum Fate {
+        case held, lost
+        /// It lies in a hole: what stands there will come.
+        case unknown
+        /// What stands there is not for this user any more, who came in anew: nobody can tell, and to offer it again could record it twice.
+        case outOfSight
+    }
+
+    /// What became of an event of which nothing vouched that the hub has it.
+    private func fate(of event: RecordedEvent, _ state: borrowing State) throws -> Fate {
         var held: RecordedEvent?
         if try event.seq <= store.log.lastSeq(of: event.log) {
             held = try store.log.event(in: event.log, at: event.seq)
         } else if event.seq <= state.previews.baseSeq(of: event.log) {
-            return nil
+            return state.previews.lastSeqOfFirst(event.log) > 0 ? .outOfSight : .unknown
         } else {
             held = state.previews.event(in: event.log, at: event.seq)
         }
         // An erased body says nothing else than the one that it was.
-        return held.map { HeldEvent($0) } == HeldEvent(event)
+        return held.map { HeldEvent($0) } == HeldEvent(event) ? .held : .lost
     }
 }

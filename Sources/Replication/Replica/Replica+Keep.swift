@@ -9,6 +9,8 @@ struct Kept {
     var holes: [Fetch] = []
     /// Logs that go on where they ended.
     var grown: [LogID] = []
+    /// Logs of which a hub that was set back has other events where bodies were erased: their salts are gone, and come with the logs' first events only.
+    var withoutSalts: [LogID] = []
 }
 
 extension Replica {
@@ -71,6 +73,7 @@ extension Replica {
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
         }
+        try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
         let events = Int(store.log.lastPosition - before)
         return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
     }
@@ -138,8 +141,8 @@ extension Replica {
             guard first.seq == last + 1 else {
                 skipped.insert(log)
                 let isTaken = try state.withLock { state in
-                    guard try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
-                    try confirmed(new, &state)
+                    guard let shown = try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
+                    try confirmed(shown, &state)
                     return true
                 }
                 if isTaken { kept.grown.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
@@ -151,6 +154,11 @@ extension Replica {
                 secrets[log] = secret
             } else {
                 secret = try store.log.secret(of: log)
+                guard try Salts.hasAll(of: new, Self.seeds(secret)) else {
+                    skipped.insert(log)
+                    kept.withoutSalts.append(log)
+                    continue
+                }
             }
             if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
             kept.grown.append(log)
@@ -168,7 +176,7 @@ extension Replica {
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
     private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
         // Of what is before the part of somebody who came later nothing is given.
-        let partSeq = state.withLock { $0.previews.isFirst(log) ? $0.previews.lastSeq(of: log) : 0 }
+        let partSeq = state.withLock { $0.previews.lastSeqOfFirst(log) }
         if partSeq > heldSeq { return Fetch(log: log, from: partSeq + 1, through: 0) }
         guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
             return Fetch(log: log, from: heldSeq + 1, through: 0)
@@ -179,6 +187,17 @@ extension Replica {
     static func seeds(_ secret: [UInt8]) throws -> PuncturedSeeds {
         guard let seeds = PuncturedSeeds(secret: secret) else { throw ReplicaError(.badPeer, "a log's secret cannot be read") }
         return seeds
+    }
+
+    /// What must be asked for, as it was recorded where nothing comes by itself: where only newest parts are wanted, in a conversation that is none of those.
+    func wishes(for accepted: [Accepted]) throws -> [Fetch] {
+        guard case .newest(_, let messages) = try savedScope() else { return [] }
+        return try accepted.compactMap { answer in
+            guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log, try store.log.lastSeq(of: answer.log) == 0,
+                state.withLock({ !$0.previews.has(answer.log) })
+            else { return nil }
+            return Fetch(log: answer.log, from: 0, through: messages)
+        }
     }
 
     /// The events must lead from what is held to the head.

@@ -35,7 +35,7 @@ extension Replica {
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: try savedCheckpoint()?.size ?? 0,
-                wantsFirstScreen: isEmpty && scope != .everything, newest: try newestBehindCursor(state))
+                wantsFirstScreen: isEmpty && scope != .everything, newest: try newestBehindCursor(state), sendsAgain: true)
         }
     }
 
@@ -163,6 +163,9 @@ extension Replica {
         }
     }
 
+    /// The hub has decided nothing of what was sent and not answered.
+    func sendAgain() { state.withLock { $0.outbox.sendAgain() } }
+
     /// - Returns: whether this replica has taken a new id.
     func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> Bool {
         try state.withLock { state in
@@ -175,6 +178,7 @@ extension Replica {
     /// Events that were kept: what was on its way as one of them, or was accepted as something that is held by now, leaves the outbox.
     func confirmed(_ events: [RecordedEvent], _ state: inout State) throws {
         show(state.outbox, try state.outbox.confirmed(events) { try standing(of: $0, state) })
+        try settleLost(events, &state)
     }
 
     /// Whether an entry of the outbox that the hub says it has recorded stands there.
@@ -188,13 +192,25 @@ extension Replica {
         if try record.seq <= store.log.lastSeq(of: log) {
             held = record.seq == 0 ? nil : try store.log.event(in: log, at: record.seq)
         } else {
-            if record.seq > state.previews.lastSeq(of: log) || record.seq <= state.previews.baseSeq(of: log) { return .awaited }
+            if record.seq > state.previews.lastSeq(of: log) { return .awaited }
+            if record.seq <= state.previews.baseSeq(of: log) { return try standingBelow(entry, record, state) }
             held = state.previews.event(in: log, at: record.seq)
         }
         guard let held, try entry.stands(as: held, isRepeat: record.isRepeat) || record.isRepeat && saysNothingNew(entry.event) else {
             throw ReplicaError(
                 .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
         }
+        return .held
+    }
+
+    /// The same of one that was recorded before what is held. Where that is not for this user it never comes: the hub has to be believed, and the event is
+    /// kept aside unless it says nothing new.
+    private func standingBelow(_ entry: OutboxEntry, _ record: OutboxEntry.Record, _ state: borrowing State) throws -> Standing {
+        guard state.previews.lastSeqOfFirst(entry.event.log) > 0 else { return .awaited }
+        if try record.isRepeat && saysNothingNew(entry.event) { return .held }
+        var event = entry.recorded
+        event.seq = record.seq
+        try side.write { try Lost.put([event], &$0) }
         return .held
     }
 
@@ -215,7 +231,7 @@ extension Replica {
 
     /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come: it is not in
     /// this scope, or lies in a hole.
-    func isOutboxAnswered(in scope: Scope) -> Bool {
+    package func isOutboxAnswered(in scope: Scope) -> Bool {
         let names = scope.names
         return state.withLock { state in
             state.outbox.table.allSatisfy { entry in
@@ -249,9 +265,14 @@ extension Replica {
         return tree.root()
     }
 
-    func planRewind(_ logs: [LogID: Seq]) throws {
+    func planRewind(_ logs: [LogID: Seq]) throws { try plan(ReplicaState.Key.rewind, logs) }
+
+    /// These logs are to come anew from their first events on.
+    func planAnew(_ logs: [LogID]) throws { try plan(ReplicaState.Key.anew, Dictionary(uniqueKeysWithValues: logs.map { ($0, 0) })) }
+
+    private func plan(_ key: [UInt8], _ logs: [LogID: Seq]) throws {
         try side.write { transaction in
-            try transaction.put(SyncTables.state, ReplicaState.Key.rewind, ReplicaState.encode(logs))
+            try transaction.put(SyncTables.state, key, ReplicaState.encode(logs))
             try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
         }
         state.withLock { state in

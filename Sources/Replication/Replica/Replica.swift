@@ -17,6 +17,7 @@ public final class Replica: Sendable {
         var outbox: Outbox
         var previews: Previews
         var damaged: DamagedLogs
+        var lost: LostEvents
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         var isCursorSaved = true
@@ -37,6 +38,9 @@ public final class Replica: Sendable {
         return try Replica(path, user, options)
     }
 
+    /// A token may be so long.
+    public static var tokenBytesMax: Int { WireLimits.tokenBytesMax }
+
     /// Whether a store is a replica.
     public static func isReplica(at path: String) throws -> Bool {
         guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return false }
@@ -46,9 +50,10 @@ public final class Replica: Sendable {
 
     /// Writes a replica anew of which bytes are damaged: what is sound of it stays, the next sync asks the hub for the rest. The outbox stays.
     ///
+    /// - Parameter user: whose replica it is, where that cannot be read any more.
     /// - Returns: how many events were saved, and what was lost.
-    public static func salvage(at path: String, options: ReplicaOptions = ReplicaOptions()) throws -> (saved: Int, lost: [String]) {
-        try Rewinding.salvage(path, options)
+    public static func salvage(at path: String, user: UserID? = nil, options: ReplicaOptions = ReplicaOptions()) throws -> (saved: Int, lost: [String]) {
+        try Rewinding.salvage(path, user, options)
     }
 
     private init(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws {
@@ -77,8 +82,14 @@ public final class Replica: Sendable {
                 guard let known = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce, nonce.count == 16 else {
                     throw EventLogError(.damaged, "\(path): whose replica it is cannot be read")
                 }
-                guard user == nil || user == known else { throw ReplicaError(.otherUser, "\(path) is the replica of \(known), not of \(user!)") }
-                identity = ReplicaIdentity(user: known, nonce: nonce)
+                identity = ReplicaIdentity(user: user ?? known, nonce: nonce)
+                if identity.user != known {
+                    // One that never met its hub was begun with a wrong name.
+                    guard facts.cursor == nil, store.log.lastPosition == 0, try Outbox(side, identity: identity).entries.isEmpty else {
+                        throw ReplicaError(.otherUser, "\(path) is the replica of \(known), not of \(identity.user)")
+                    }
+                    try side.write { try $0.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8)) }
+                }
             } else {
                 guard store.log.lastPosition == 0 else {
                     throw ReplicaError(.notReplica, "\(path) holds a store that is no replica; name another directory")
@@ -91,13 +102,12 @@ public final class Replica: Sendable {
             }
             self.user = identity.user
             heads = HeadCache(store: store.log)
-            let outbox = try Outbox(side, identity: identity)
-            let offers = try Lost.read(side, in: SyncTables.offers)
-            if !offers.isEmpty { try outbox.putFirst(offers) { try Lost.delete(offers, in: SyncTables.offers, &$0) } }
+            let outbox = try Self.outbox(side, identity, options)
             let previews = try Previews(side)
             let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            state = Monitor(State(outbox: outbox, previews: previews, damaged: try DamagedLogs(side), cursor: cursor, place: place))
+            let damaged = try DamagedLogs(side), lost = try LostEvents(side)
+            state = Monitor(State(outbox: outbox, previews: previews, damaged: damaged, lost: lost, cursor: cursor, place: place))
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
                 var held: [RecordedEvent] = []
@@ -106,6 +116,7 @@ public final class Replica: Sendable {
                     if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
                 }
                 _ = try state.outbox.confirmed(held) { _ in .awaited }
+                try settleLost(after: cursor == nil ? 0 : place, &state)
                 state.previews.show(in: store)
                 show(state.outbox, state.outbox.table.conversations)
             }
@@ -113,6 +124,19 @@ public final class Replica: Sendable {
             try? store.close()
             throw error
         }
+    }
+
+    /// With this replica's own among what the hub lost first, under a new id: counters of its lanes may be on their way.
+    private static func outbox(_ side: SideStore, _ identity: ReplicaIdentity, _ options: ReplicaOptions) throws -> Outbox {
+        let offers = try Lost.read(side, in: SyncTables.offers)
+        if offers.isEmpty { return try Outbox(side, identity: identity) }
+        let new = ReplicaIdentity(user: identity.user, nonce: nonce(options.execution))
+        let outbox = try Outbox(side, identity: new)
+        try outbox.putFirst(offers) { transaction in
+            try Lost.delete(offers, in: SyncTables.offers, &transaction)
+            try Identities.take(new, after: identity, &transaction)
+        }
+        return outbox
     }
 
     static func nonce(_ execution: Execution) -> [UInt8] {
@@ -208,7 +232,10 @@ public final class Replica: Sendable {
     // Where it stands.
 
     /// What is missing of each log that is not held whole.
-    public var holes: [(log: LogID, seqs: ClosedRange<Seq>)] { state.withLock { $0.previews.holes } }
+    public var holes: [(log: LogID, seqs: ClosedRange<Seq>)] {
+        // A log that cannot be read says so to those who read it.
+        state.withLock { $0.previews.holes { log in (try? store.log.lastSeq(of: log)) ?? 0 } }
+    }
 
     /// Events that a hub had and lost, which this replica kept aside.
     public func lostEvents() throws -> [RecordedEvent] { try Lost.read(side) }

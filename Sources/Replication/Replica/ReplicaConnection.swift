@@ -33,6 +33,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var session: ReplicaSession
     private var welcome: Welcome?
     private var comparison: HeadComparison?
+    /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
+    private var holdsBack = false
     private var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
@@ -159,6 +161,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
                 if missing.isEmpty { guarded { try caughtUp(cursor) } }
+            // It asks for none: its store is open.
+            case .repair: break
             case .typing(let typing): observe(.typing(typing))
             case .mayPush: guarded { try push() }
             case .ended(let bye, _):
@@ -206,12 +210,14 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Nothing differs any more.
         comparison = nil
         if try replica.caughtUp(cursor) { return reopen() }
+        try sendAgain()
         isCaughtUp = true
         tellIfSettled()
     }
 
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
+        holdsBack = welcome.isGone
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
@@ -231,16 +237,22 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func keep(_ frame: Frame, _ bytes: Int) throws {
         let kept = try replica.keep(frame, preparations)
+        if !kept.withoutSalts.isEmpty {
+            try replica.planAnew(kept.withoutSalts)
+            return reopen()
+        }
         isCaughtUp = false
         observe(.received(events: kept.events, bytes: bytes))
         for log in kept.grown { missing[log] = nil }
-        var wishes = kept.wishes
-        for hole in kept.holes where missing.updateValue(hole, forKey: hole.log) == nil {
-            wishes.append(hole)
-            askedAt = now
-        }
-        perform(session.fetch(wishes))
+        perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
+    }
+
+    /// Those of some wishes that were not asked for yet; noted as missing until they have come.
+    private func notMissingYet(_ wishes: [Fetch]) -> [Fetch] {
+        let new = wishes.filter { missing.updateValue($0, forKey: $0.log) == nil }
+        if !new.isEmpty { askedAt = now }
+        return new
     }
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
@@ -248,12 +260,21 @@ public final class ReplicaConnection: @unchecked Sendable {
         observe(.answered(accepted: accepted.count, refused: refused.count))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
+        perform(session.fetch(notMissingYet(try replica.wishes(for: accepted))))
         try push()
         tellIfSettled()
     }
 
+    /// The two agree: what came with HELLO was not decided.
+    private func sendAgain() throws {
+        guard holdsBack else { return }
+        holdsBack = false
+        replica.sendAgain()
+        try push()
+    }
+
     private func push() throws {
-        while session.mayPush {
+        while session.mayPush, !holdsBack {
             let events = try replica.takePushed(bytesMax: min(session.pushBytes, 1 << 20))
             if events.isEmpty { break }
             perform(session.push(events))
@@ -295,7 +316,12 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// All logs at once: each rewinding writes the whole store anew.
     private func rewindIfCompared() throws {
-        guard let comparison, !comparison.isBusy, !comparison.rewinds.isEmpty else { return }
+        guard let comparison, !comparison.isBusy else { return }
+        if comparison.rewinds.isEmpty {
+            // What stands beside the logs is compared with what comes.
+            if holdsBack, try !replica.hasSuspects() { try sendAgain() }
+            return
+        }
         try replica.planRewind(comparison.rewinds)
         reopen()
     }

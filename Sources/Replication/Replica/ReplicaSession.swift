@@ -1,4 +1,4 @@
-internal import EventLog
+package import EventLog
 
 /// The replica's end of a session as a value: frames and the time go in, what is to be done comes out. No socket, disk, clock or thread.
 package struct ReplicaSession: Sendable {
@@ -9,6 +9,7 @@ package struct ReplicaSession: Sendable {
         case keep(Frame, bytes: Int)
         case answered(accepted: [Accepted], refused: [Refused])
         case heads(HeadsFrame)
+        case repair(RepairFrame)
         /// All that concerns the user up to here was sent before.
         case caughtUp(Cursor)
         /// The hub has read all that was sent before ``ping()``, and its answers have come.
@@ -96,6 +97,7 @@ package struct ReplicaSession: Sendable {
         case (.open, .refused(let answers)): return [.answered(accepted: [], refused: answers)]
         case (.open, .caughtUp(let caughtUp)): return [.caughtUp(caughtUp.cursor)]
         case (.open, .heads(let heads)): return [.heads(heads)]
+        case (.open, .repair(let repair)): return [.repair(repair)]
         case (.open, .typing(let typing)): return [.typing(typing)]
         case (.open, .credit(let more)):
             guard more <= WireLimits.creditMax, pushCredit <= Int64(WireLimits.creditMax) else { return end(Bye(.protocolError, "no such credit")) }
@@ -128,6 +130,12 @@ package struct ReplicaSession: Sendable {
         guard isOpen else { return [] }
         let bases = Self.pieces(wishes.filter { $0.from == 0 }, WireLimits.basesMax)
         return (bases + Self.pieces(wishes.filter { $0.from > 0 }, WireLimits.fetchesMax)).map { .send(.fetch($0)) }
+    }
+
+    /// Asks what the bytes of damaged runs should be.
+    package mutating func fetch(damaged: [DamagedRun]) -> [Effect] {
+        guard isOpen else { return [] }
+        return Self.pieces(damaged, WireLimits.damagedMax).map { .send(.fetch([], damaged: $0)) }
     }
 
     package mutating func compare(_ heads: HeadsFrame) -> [Effect] {

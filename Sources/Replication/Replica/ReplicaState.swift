@@ -27,6 +27,8 @@ enum ReplicaState {
         static let checkpoint = Array("checkpoint".utf8), checkpointKey = Array("checkpoint-key".utf8)
         /// Logs to be cut back before the store is opened again.
         static let rewind = Array("rewind".utf8)
+        /// Logs to be let go of before the store is opened again, as the hub has all of them: coded as those.
+        static let anew = Array("anew".utf8)
         /// The ends of logs of which something was lost to damage.
         static let damaged = Array("damaged".utf8)
         /// What a hub did that it must not: for people and for whoever judges.

@@ -19,10 +19,12 @@ enum Rewinding {
         StoreFiles.remove(aside(path))
         if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
         guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
-        let plan = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.rewind) }.map { try ReplicaState.rewind($0) }
+        let (rewind, anew) = try side.read { transaction in
+            (try transaction.get(SyncTables.state, ReplicaState.Key.rewind), try transaction.get(SyncTables.state, ReplicaState.Key.anew))
+        }
         side.close()
-        guard let plan else { return }
-        try rewrite(path, plan, options)
+        if rewind == nil, anew == nil { return }
+        try rewrite(path, rewind.map { try ReplicaState.rewind($0) } ?? [:], anew: anew.map { Set(try ReplicaState.rewind($0).keys) } ?? [], options)
         try StoreFiles.rename(trimmed(path), to: old(path))
         try StoreFiles.rename(aside(path), to: trimmed(path))
         StoreFiles.remove(old(path))
@@ -31,7 +33,7 @@ enum Rewinding {
     /// Writes a damaged replica anew from what is sound of it. What stands behind a gap is kept in the side store until the hub has filled that.
     ///
     /// - Returns: events that were saved, and what was lost, for people.
-    static func salvage(_ path: String, _ options: ReplicaOptions) throws -> (saved: Int, lost: [String]) {
+    static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, lost: [String]) {
         StoreFiles.remove(aside(path))
         let secrets = try Secrets(of: path, options)
         var held: [LogID: Seq] = [:]
@@ -69,7 +71,12 @@ enum Rewinding {
             throw error
         }
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
-        try copySide(of: path, to: side)
+        if let healed = try SideHealing(of: path, user: user, options, isReplica: { secrets.areAdopted }) {
+            try healed.write(to: side)
+            lost += healed.lost
+        } else {
+            try copySide(of: path, to: side)
+        }
         try side.write { transaction in
             // What each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is where something came behind the
             // cursor: a hub that was set back since may not have it any more, and nothing would tell.
@@ -96,6 +103,8 @@ enum Rewinding {
         var known: [LogID: [UInt8]] = [:]
         var heads: [LogID: LogHead]?
         var lastPosition: Position = 0
+        /// Whether they came from a hub.
+        var areAdopted = false
 
         init(of path: String, _ options: ReplicaOptions) throws {
             var log = options.store.log
@@ -106,6 +115,7 @@ enum Rewinding {
             // What it cannot archive any more is read from its journal as it lies.
             defer { try? store.close() }
             lastPosition = store.lastPosition
+            areAdopted = (try? store.holdsOnlyAdoptedLogs) ?? false
             var heads: [LogID: LogHead] = [:]
             do {
                 try store.forEachHead { head in
@@ -121,8 +131,10 @@ enum Rewinding {
         }
     }
 
-    private static func rewrite(_ path: String, _ plan: [LogID: Seq], _ options: ReplicaOptions) throws {
+    private static func rewrite(_ path: String, _ plan: [LogID: Seq], anew: Set<LogID>, _ options: ReplicaOptions) throws {
         var lost: [RecordedEvent] = []
+        // A log that comes anew: until it has come nothing tells what of it the hub still has, should it be set back once more.
+        var suspects: [RecordedEvent] = []
         var log = options.store.log
         log.access = .existing
         let source = try EventStore.open(at: path, options: log)
@@ -141,6 +153,10 @@ enum Rewinding {
                 try source.replay { event in
                     if let last = plan[event.log], event.seq > last {
                         lost.append(event)
+                        return true
+                    }
+                    if anew.contains(event.log) {
+                        suspects.append(event)
                         return true
                     }
                     if event.seq == 1 { secrets[event.log] = try source.secret(of: event.log) }
@@ -162,6 +178,7 @@ enum Rewinding {
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
         defer { side.close() }
         try copySide(of: path, to: side)
+        try side.write { try Lost.put(suspects, in: SyncTables.suspects, &$0) }
         try offerAgain(lost, side, options)
     }
 
@@ -195,6 +212,7 @@ enum Rewinding {
         let outbox = try Outbox(side, identity: new)
         try outbox.putFirst(own) { transaction in
             try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
+            try transaction.delete(SyncTables.state, ReplicaState.Key.anew)
             try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
             try Identities.take(new, after: old, &transaction)
             try Lost.put(others, &transaction)

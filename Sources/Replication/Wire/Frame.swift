@@ -9,7 +9,7 @@ package enum Frame: Hashable, Sendable {
     case refused([Refused])
     case segment(SegmentFrame)
     case events(EventsFrame)
-    case fetch([Fetch])
+    case fetch([Fetch], damaged: [DamagedRun] = [])
     case caughtUp(CaughtUp)
     case credit(UInt64)
     case typing(Typing)
@@ -19,6 +19,7 @@ package enum Frame: Hashable, Sendable {
     case token(String)
     case heads(HeadsFrame)
     case base(BaseFrame)
+    case repair(RepairFrame)
 }
 
 /// Where a replica stands in a hub's order of commits: it has seen all that concerns its user up to `position`.
@@ -77,6 +78,8 @@ package struct Hello: Hashable, Sendable {
     package var wantsFirstScreen: Bool
     /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
     package var newest: HeldEvent? = nil
+    /// If the cursor is gone, ``pushed`` comes again once the histories are compared: the hub leaves it undecided.
+    package var sendsAgain = false
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -230,6 +233,13 @@ package struct BaseFrame: Hashable, Sendable {
     package var isFirst = false
 }
 
+/// The blocks of a damaged run that a replica named, as they should be.
+package struct RepairFrame: Hashable, Sendable {
+    /// Of the run, in the replica's store.
+    package var position: Position
+    package var blocks: [RunBlock]
+}
+
 /// The end of a session: why, and when to come again.
 public struct Bye: Hashable, Sendable {
     public enum Code: UInt32, Sendable, CaseIterable {
@@ -279,6 +289,9 @@ public enum WireLimits {
     package static let headsMax = 1024
     /// Conversations of one FETCH whose newest part is asked for: a hub has them in memory at once.
     package static let basesMax = 16
+    /// Damaged runs of one FETCH, and the bytes of the blocks that one of them may lack: it is asked for by its events else.
+    package static let damagedMax = 16
+    package static let repairBytesMax = 64 << 10
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
     package static let seqMax: Seq = 1 << 62
     /// What is said to people: longer is cut.

@@ -35,7 +35,7 @@ extension Frame {
                 }
             }
             for note in events.logs { body.put(message: 2) { note.encode(into: &$0) } }
-        case .fetch(let wishes):
+        case .fetch(let wishes, let damaged):
             number = 8
             for wish in wishes {
                 body.put(message: 1) {
@@ -44,6 +44,7 @@ extension Frame {
                     $0.put(number: 4, wish.through)
                 }
             }
+            for run in damaged { body.put(message: 2) { run.encode(into: &$0) } }
         case .caughtUp(let caughtUp):
             number = 9
             body.put(message: 1) { caughtUp.cursor.encode(into: &$0) }
@@ -87,6 +88,15 @@ extension Frame {
             body.put(bytes: 5, base.range)
             body.put(bytes: 6, base.secret)
             body.put(number: 7, base.isFirst ? 1 : 0)
+        case .repair(let repair):
+            number = 18
+            body.put(number: 1, repair.position)
+            for block in repair.blocks {
+                body.put(message: 2) {
+                    $0.put(number: 1, UInt64(block.number))
+                    $0.put(bytes: 2, block.bytes)
+                }
+            }
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -125,7 +135,9 @@ extension Frame {
                 EventsFrame.Item(envelope: item.bytes(1), body: item.bytes(2), commitment: try item.has(3) ? item.hash(3) : nil)
             }
             self = .events(EventsFrame(items: items, logs: try fields.messages(2, LogNote.init)))
-        case 8: self = .fetch(try fields.messages(1) { Fetch(log: try $0.log(), from: try $0.seq(3), through: try $0.seq(4)) })
+        case 8:
+            let wishes = try fields.messages(1) { Fetch(log: try $0.log(), from: try $0.seq(3), through: try $0.seq(4)) }
+            self = .fetch(wishes, damaged: try fields.messages(2, DamagedRun.init))
         case 9: self = .caughtUp(CaughtUp(cursor: try Cursor(fields.message(1))))
         case 10: self = .credit(fields.number(1))
         case 11: self = .typing(Typing(conversation: try fields.identifier(1), user: try fields.user(2), isTyping: fields.number(3) != 0))
@@ -146,6 +158,9 @@ extension Frame {
                 BaseFrame(
                     log: try fields.log(), base: fields.bytes(3), seq: try fields.seq(4), range: fields.bytes(5), secret: fields.bytes(6),
                     isFirst: fields.number(7) != 0))
+        case 18:
+            let blocks = try fields.messages(2) { RunBlock(number: Int(clamping: $0.number(1)), bytes: $0.bytes(2)) }
+            self = .repair(RepairFrame(position: try fields.seq(1), blocks: blocks))
         default: throw CodecError(.badField)
         }
     }
@@ -228,6 +243,7 @@ extension Hello {
                 $0.put(number: 6, newest.counter)
             }
         }
+        out.put(number: 14, sendsAgain ? 1 : 0)
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -251,6 +267,7 @@ extension Hello {
             newest = HeldEvent(
                 log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)), replica: try held.identifier(5), counter: held.number(6))
         }
+        sendsAgain = fields.number(14) != 0
     }
 }
 
@@ -339,6 +356,29 @@ extension Refused {
         // The answer counts, not how much is said about it.
         detail = try fields.text(6).cut(toBytes: WireLimits.detailBytesMax)
         guard 1...64 ~= code.utf8.count else { throw CodecError(.badValue) }
+    }
+}
+
+extension DamagedRun {
+    fileprivate func encode(into out: inout ByteBuffer) {
+        out.put(log: log)
+        out.put(number: 3, seq)
+        out.put(number: 4, position)
+        out.put(number: 5, UInt64(byteCount))
+        var sums = ByteBuffer(capacity: checks.count * RunBlocks.checkBytes)
+        for check in checks { sums.put(fixed64: check) }
+        out.put(bytes: 6, sums.array())
+    }
+
+    fileprivate init(_ fields: Fields) throws {
+        let sums = fields.bytes(6)
+        guard sums.count % RunBlocks.checkBytes == 0 else { throw CodecError(.badValue) }
+        let checks = try sums.withUnsafeBytes { bytes in
+            var reader = ByteReader(bytes)
+            return try (0..<bytes.count / RunBlocks.checkBytes).map { _ in try reader.fixed64() }
+        }
+        self.init(
+            log: try fields.log(), seq: try fields.seq(3), position: try fields.seq(4), byteCount: Int(try fields.seq(5)), checks: checks)
     }
 }
 

@@ -43,37 +43,47 @@ public final class SyncRun: Sendable {
         case progress(Report)
         /// Everything is held, and the outbox is answered.
         case settled(Report)
+        /// So many damaged runs were set right with bytes of the hub's; if not `isWhole`, the replica is salvaged next.
+        case repaired(runs: Int, isWhole: Bool)
         /// The connection broke; it is tried again after so many milliseconds.
         case waiting(milliseconds: UInt64, reason: String)
         case typing(Typing)
     }
 
-    private enum Happening: Sendable {
+    enum Happening: Sendable {
         case event(ReplicaEvent)
+        case repair(RepairEvent)
         case tick
         case outbox
         case token(String)
         case stop
     }
 
-    private let options: Options
-    private let open: @Sendable () throws -> Replica
+    let options: Options
+    let open: @Sendable () throws -> Replica
+    private let repair: (@Sendable () throws -> Repair?)?
     private let salvage: (@Sendable () throws -> Void)?
-    private let observe: @Sendable (Update) -> Void
+    private let isDamaged: Bool
+    let observe: @Sendable (Update) -> Void
     private let happenings: AsyncStream<Happening>
-    private let continuation: AsyncStream<Happening>.Continuation
+    let continuation: AsyncStream<Happening>.Continuation
     private let current = Monitor<Replica?>(nil)
 
     /// - Parameters:
     ///   - open: opens the replica; again, after it had to set itself right.
+    ///   - repair: called once, if bytes of the replica turn out to be damaged: what ``Repair/begin(at:options:)`` finds. Where it sets nothing right, or
+    ///     not all, `salvage` follows.
     ///   - salvage: called once, if bytes of the replica turn out to be damaged, before it is opened anew; without it the run fails then.
+    ///   - isDamaged: whether damage was found before the run.
     public init(
-        _ options: Options, open: @escaping @Sendable () throws -> Replica, salvage: (@Sendable () throws -> Void)? = nil,
-        observe: @escaping @Sendable (Update) -> Void = { _ in }
+        _ options: Options, open: @escaping @Sendable () throws -> Replica, repair: (@Sendable () throws -> Repair?)? = nil,
+        salvage: (@Sendable () throws -> Void)? = nil, isDamaged: Bool = false, observe: @escaping @Sendable (Update) -> Void = { _ in }
     ) {
         self.options = options
         self.open = open
+        self.repair = repair
         self.salvage = salvage
+        self.isDamaged = isDamaged
         self.observe = observe
         (happenings, continuation) = AsyncStream.makeStream()
     }
@@ -90,22 +100,23 @@ public final class SyncRun: Sendable {
     /// - Throws: `SyncError`; what opening the replica throws; `ReplicaError` when the hub's history cannot be believed.
     public func run() async throws -> Report {
         var report = Report()
-        var salvage = salvage
-        func openSound() throws -> Replica {
-            do { return try open() } catch let error as EventLogError where error.code == .damaged {
-                guard let first = salvage else { throw error }
-                salvage = nil
-                try first()
-                return try open()
-            }
-        }
-        var replica = try openSound()
-        defer { try? replica.close() }
+        do { try await run(&report) } catch is Stopped {}
+        return report
+    }
+
+    /// Told to stop before there was a session.
+    struct Stopped: Error {}
+
+    private func run(_ report: inout Report) async throws {
+        var happenings = happenings.makeAsyncIterator()
         let ticking = Task { [continuation] in
             while (try? await Task.sleep(for: .seconds(1))) != nil { continuation.yield(.tick) }
         }
         defer { ticking.cancel() }
-        var happenings = happenings.makeAsyncIterator()
+        var healing = Healing(repair: repair, salvage: salvage)
+        if isDamaged { try await heal(&healing, &report, &happenings) }
+        var replica = try await openSound(&healing, &report, &happenings)
+        defer { try? replica.close() }
         var failures = 0
         var reopenings = 0
         while true {
@@ -113,10 +124,10 @@ public final class SyncRun: Sendable {
             let before = report
             do {
                 switch try await session(replica, &report, &happenings) {
-                case .done: return report
+                case .done: return
                 case .reopen:
                     try replica.close()
-                    replica = try openSound()
+                    replica = try await openSound(&healing, &report, &happenings)
                     reopenings += 1
                     // One is what a restored hub asks for; a hub that asks for more and more is not met by a machine that does nothing else.
                     guard reopenings > Self.reopeningsAtOnce else { continue }
@@ -127,21 +138,16 @@ public final class SyncRun: Sendable {
                     bye = end
                 case .lost(let end): bye = end
                 }
-            } catch let error as EventLogError where error.code == .damaged && salvage != nil {
+            } catch let error as EventLogError where error.code == .damaged && healing.isPossible {
                 try? replica.close()
-                let first = salvage
-                salvage = nil
-                try first?()
-                replica = try open()
+                try await heal(&healing, &report, &happenings)
+                replica = try await openSound(&healing, &report, &happenings)
                 continue
             } catch let error as WebSocketError where error.mayPass {
                 bye = Bye(.goingAway, error.description)
                 if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
             } catch let error as WebSocketError {
-                switch error.status {
-                case 401, 403: throw SyncError(.unauthenticated, error.description)
-                default: throw SyncError(error.code == .invalidURL ? .invalidURL : .unreachable, error.description)
-                }
+                throw SyncError(error)
             }
             // A line that breaks and each time brings some of what is missing gets there.
             if report.hasProgressed(since: before) { failures = 0 }
@@ -157,7 +163,7 @@ public final class SyncRun: Sendable {
             }
             let wait = Backoff.milliseconds(failure: failures, atLeast: bye?.retryAfterMilliseconds ?? 0)
             observe(.waiting(milliseconds: wait, reason: reason))
-            if try await pause(wait, &happenings) { return report }
+            if try await pause(wait, &happenings) { return }
         }
     }
 
@@ -165,10 +171,11 @@ public final class SyncRun: Sendable {
 
     private enum End { case done, reopen, lost(Bye), settledThenLost(Bye) }
 
-    private func session(_ replica: Replica, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> End {
+    /// Connects, and begins what the closure makes of the socket.
+    func begin<Connection: ReplicaEnd>(
+        _ report: inout Report, _ make: (_ send: @escaping @Sendable ([UInt8]) -> Void, _ close: @escaping @Sendable (Bye) -> Void) -> Connection
+    ) async throws -> (Connection, Wire) {
         let wire = Wire()
-        // Before there is a socket: a provider that throws must not leave one open.
-        var token = try options.token()
         let client = try await WebSocketClient.connect(
             to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
             onMessage: { message in
@@ -177,16 +184,23 @@ public final class SyncRun: Sendable {
             },
             onClose: { _, _ in wire.connection?.disconnected() })
         report.connections += 1
-        let connection = replica.connect(
-            token: token, scope: options.scope,
-            send: { message in
+        let connection = make(
+            { message in
                 wire.sent(message.count)
                 client.send(message)
             },
-            close: { _ in client.close() },
-            observe: { [continuation] event in continuation.yield(.event(event)) })
+            { _ in client.close() })
         wire.join(connection)
         connection.start()
+        return (connection, wire)
+    }
+
+    private func session(_ replica: Replica, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> End {
+        // Before there is a socket: a provider that throws must not leave one open.
+        var token = try options.token()
+        let (connection, wire) = try await begin(&report) { send, close in
+            replica.connect(token: token, scope: options.scope, send: send, close: close) { [continuation] in continuation.yield(.event($0)) }
+        }
         var isSettled = false
         var isEnding = false
         while let happening = await happenings.next() {
@@ -229,13 +243,14 @@ public final class SyncRun: Sendable {
                 case .failed(let error): throw error
                 case .mustReopen: return .reopen
                 }
+            case .repair: break
             }
         }
         return .done
     }
 
     /// - Returns: whether it was told to stop.
-    private func pause(_ milliseconds: UInt64, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> Bool {
+    func pause(_ milliseconds: UInt64, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> Bool {
         let waking = Task { [continuation] in
             try await Task.sleep(for: .milliseconds(milliseconds))
             continuation.yield(.event(.mustReopen))
@@ -252,15 +267,15 @@ public final class SyncRun: Sendable {
     }
 
     /// The session's end of a socket that may speak before the session stands.
-    private final class Wire: Sendable {
+    final class Wire: Sendable {
         private struct State {
-            var connection: ReplicaConnection?
+            var connection: (any ReplicaEnd)?
             var received = 0, sent = 0
         }
         private let state = Monitor(State())
 
-        var connection: ReplicaConnection? { state.withLock { $0.connection } }
-        func join(_ connection: ReplicaConnection) { state.withLock { $0.connection = connection } }
+        var connection: (any ReplicaEnd)? { state.withLock { $0.connection } }
+        func join(_ connection: any ReplicaEnd) { state.withLock { $0.connection = connection } }
         func sent(_ bytes: Int) { state.withLock { $0.sent += bytes } }
         func received(_ bytes: Int) { state.withLock { $0.received += bytes } }
 
@@ -286,13 +301,23 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case invalidURL, unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 
     init(_ code: Code, _ description: String) {
         self.code = code
         self.description = description
+    }
+
+    /// What ends a run that cannot wait.
+    init(_ error: WebSocketError) {
+        switch error.status {
+        case 401, 403: self.init(.unauthenticated, error.description)
+        case _ where error.code == .invalidURL: self.init(.invalidURL, error.description)
+        case _ where error.code == .invalidCertificates: self.init(.invalidCertificates, error.description)
+        default: self.init(.unreachable, error.description)
+        }
     }
 }
 

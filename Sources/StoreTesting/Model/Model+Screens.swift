@@ -38,10 +38,19 @@ extension Model {
     }
 
     /// A conversation's messages, ascending; `nil` if there is none such.
-    package func timeline(_ id: ConversationID) -> [TimelineRow]? { conversations[id].map { talk in talk.messages.map { row($0, talk) } } }
+    package func timeline(_ id: ConversationID) -> [TimelineRow]? { conversations[id].map { talk in talk.shown.map { row($0, talk) } } }
+
+    /// The same of a conversation as it was at an earlier seq, with the receipts of this one.
+    package func timeline(_ id: ConversationID, before: Model) -> [TimelineRow]? {
+        guard let talk = conversations[id], var old = before.conversations[id] else { return nil }
+        old.delivered = talk.delivered
+        old.read = talk.read
+        return old.shown.map { row($0, old) }
+    }
 
     private func row(_ message: Message, _ talk: Conversation) -> TimelineRow {
         let isGone = message.state == "deleted"
+        let state = message.shownState
         var reactions: [ByteText: [UserID]] = [:]
         for (emoji, users) in message.reactions where !isGone {
             let on = users.filter { $0.value.value }.keys.sorted()
@@ -49,8 +58,9 @@ extension Model {
         }
         func reached(_ marks: [UserID: Seq]) -> [UserID] { marks.filter { $0.value >= message.seq && $0.key != message.author }.keys.sorted() }
         return TimelineRow(
-            id: message.id, seq: message.seq, author: message.author, role: "\(message.role)", text: ByteText(isGone ? "" : message.text.value),
-            state: message.state, isEdited: message.isEdited && !isGone, chunks: message.chunks, replyTo: message.replyTo, sentAt: message.sentAt,
+            id: message.id, seq: message.seq, author: message.author, role: "\(message.role)",
+            text: ByteText(isGone || state == "erased" ? "" : message.text.value),
+            state: state, isEdited: message.isEdited && !isGone, chunks: message.chunks, replyTo: message.replyTo, sentAt: message.sentAt,
             finishReason: message.finishReason.map { ByteText($0) }, interruptedReason: message.interruptedReason.map { ByteText($0) },
             reactions: reactions, deliveredTo: reached(talk.delivered), readBy: reached(talk.read))
     }
@@ -60,7 +70,7 @@ extension Model {
         conversations.filter { $0.value.participants.contains(user) }
             .sorted { ($0.value.order, $0.key) > ($1.value.order, $1.key) }
             .map { id, talk in
-                let last = talk.messages.last.map { row($0, talk) }
+                let last = talk.shown.last.map { row($0, talk) }
                 return LobbyRow(
                     conversation: id, kind: "\(talk.kind)", title: talk.title.value.map { ByteText($0) }, participants: talk.participants.sorted(),
                     lastMessage: last?.id, lastSeq: last?.seq ?? 0, lastAuthor: last?.author, lastRole: last?.role, lastState: last?.state,
@@ -72,7 +82,7 @@ extension Model {
     private func unread(_ talk: Conversation, _ user: UserID) -> UInt64 {
         let own = talk.messages.last { $0.author == user }?.seq ?? 0
         let mark = max(own, talk.read[user] ?? 0)
-        return UInt64(talk.messages.filter { $0.seq > mark && $0.state != "deleted" && $0.author != user }.count)
+        return UInt64(talk.shown.filter { $0.seq > mark && $0.state != "deleted" && $0.author != user }.count)
     }
 
     private func preferences(of user: UserID, in id: ConversationID) -> [ByteText: ByteText] {

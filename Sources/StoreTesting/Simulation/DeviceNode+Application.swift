@@ -44,7 +44,7 @@ extension DeviceNode {
         connection?.outboxChanged()
     }
 
-    private func release(_ event: Event) {
+    func release(_ event: Event) {
         for index in promises.indices where promises[index].event == event { promises[index].isReleased = true }
     }
 

@@ -10,8 +10,8 @@ final class DeviceNode: @unchecked Sendable {
         var promises: Int
     }
 
-    private unowned let simulation: Simulation
-    private let world: World
+    unowned let simulation: Simulation
+    let world: World
     let name: String
     let user: UserID
     private let directory: String
@@ -23,6 +23,13 @@ final class DeviceNode: @unchecked Sendable {
     private var isConnecting = false
     private var copies: [Copy] = []
     var isPartitioned = false
+    /// Whether it asks for a part of what its user has, now and then for another.
+    let isScoped: Bool
+    var scope = Scope.mine
+    /// Up to where the hub's log went when it asked last without a cursor: all that follows comes.
+    private(set) var asked: Position = 0
+    /// Seqs of which it may have erased the body.
+    var erased: [LogID: Set<Seq>] = [:]
     var promises: [Promise] = []
     var streams: [OpenAnswer] = []
     /// Whether its store has failed in a way that asks for a new opening.
@@ -42,10 +49,11 @@ final class DeviceNode: @unchecked Sendable {
         var next: UInt32
     }
 
-    init(_ simulation: Simulation, number: Int, user: UserID, clock: NodeClock) {
+    init(_ simulation: Simulation, number: Int, user: UserID, clock: NodeClock, isScoped: Bool) {
         self.simulation = simulation
         self.user = user
         self.clock = clock
+        self.isScoped = isScoped
         world = simulation.world
         name = "device \(number) of \(user)"
         directory = simulation.root.make("device-\(number)")
@@ -66,9 +74,10 @@ final class DeviceNode: @unchecked Sendable {
             replica = try Replica.open(at: path, user: user, options: options)
             mustRestart = false
             world.log("\(name): up")
-            observe()
+            // What was kept without a sync before may be found only now, when something else is asked for.
+            observe { _ in true }
             connectSoon()
-        } catch let error as EventLogError where [.diskFull, .inputOutput, .cannotCreate].contains(error.code) {
+        } catch let error as EventLogError where [.diskFull, .inputOutput, .cannotCreate, .unknownOutcome].contains(error.code) {
             world.log("\(name): does not open: \(error)")
             fall()
         } catch {
@@ -93,7 +102,7 @@ final class DeviceNode: @unchecked Sendable {
         }
         if disk.hasCrashed { return fall() }
         noteOrigins()
-        observe()
+        observe(asksFor: covers)
         if mustRestart, self.replica != nil {
             // Its application opens it anew.
             let process = replica
@@ -101,10 +110,10 @@ final class DeviceNode: @unchecked Sendable {
         }
     }
 
-    private func observe() {
+    private func observe(asksFor: (LogID) -> Bool) {
         guard let replica else { return }
         do {
-            try observation.look(at: replica, user, simulation.hub)
+            try observation.look(at: replica, user, simulation.hub, asksFor: asksFor)
         } catch {
             if !disk.hasCrashed { simulation.found("\(name): \(error)") }
         }
@@ -183,7 +192,7 @@ final class DeviceNode: @unchecked Sendable {
             ended: { [self] in if let connection = mine.value, connection === self.connection { enter { _ in connection.disconnected() } } })
         enter { _ in
             let connection = replica.connect(
-                token: token, send: { link.send($0, to: .hub, (try? Frame(decoding: $0))?.summary ?? "") },
+                token: token, scope: scope, send: { link.send($0, to: .hub, (try? Frame(decoding: $0))?.summary ?? "") },
                 close: { [self] bye in
                     link.close(by: .device)
                     if let closed = mine.value, closed !== self.connection { return }
@@ -196,6 +205,7 @@ final class DeviceNode: @unchecked Sendable {
                     switch event {
                     case .failed(let error): failed(error, replica)
                     case .mustReopen: mustRestart = true
+                    case .connected(let isResumed): if !isResumed || replica.cursor == nil { asked = simulation.hub.history.position }
                     default: break
                     }
                 })

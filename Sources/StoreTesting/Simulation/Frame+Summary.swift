@@ -7,17 +7,20 @@ extension Frame {
         switch self {
         case .hello(let hello):
             "HELLO cursor \(hello.cursor.map { "\($0.position) of \($0.incarnation % 1000)" } ?? "none"), newest \(hello.newest.map { "\($0.log) \($0.seq)" } ?? "none"),"
-                + " \(hello.pushed.count) pushed, first screen \(hello.wantsFirstScreen)"
+                + " \(hello.pushed.count) pushed, first screen \(hello.wantsFirstScreen), \(hello.scope)"
         case .welcome(let welcome): "WELCOME\(welcome.isGone ? ", the cursor is gone" : "")"
         case .push(let events): "PUSH of \(events.count)"
         case .segment(let segment): "SEGMENT " + Self.spans((try? SegmentCodec.decode(segment.run)) ?? [])
         case .events(let frame): "EVENTS " + Self.spans(frame.items.compactMap { try? EventCodec.decode(envelope: $0.envelope, body: $0.body) })
-        case .fetch(let wishes): "FETCH " + wishes.map { "\($0.log) from \($0.from) through \($0.through)" }.joined(separator: ", ")
+        case .fetch(let wishes, let damaged):
+            "FETCH " + wishes.map { "\($0.log) from \($0.from) through \($0.through)" }.joined(separator: ", ")
+                + (damaged.isEmpty ? "" : ", \(damaged.count) damaged runs")
         case .caughtUp(let caughtUp): "CAUGHT_UP \(caughtUp.cursor.position)"
         case .heads(let heads):
             "HEADS\(heads.isProbe ? ", a probe," : "")\(heads.isLast ? ", the last," : "") "
                 + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
         case .base(let base): "BASE \(base.log) at \(base.seq)"
+        case .repair(let repair): "REPAIR \(repair.position), \(repair.blocks.count) blocks"
         case .bye(let bye): "BYE \(bye.code) \(bye.reason)"
         case .accepted(let items): "ACCEPTED \(items.count)"
         case .refused(let items): "REFUSED \(items.count)"

@@ -29,6 +29,8 @@ final class HubNode: @unchecked Sendable {
     /// All origins that were answered as repeats of something else.
     private(set) var duplicates: Set<OriginKey> = []
     private(set) var restores = 0
+    /// What was to be erased when the process ended.
+    private var erasing: (log: LogID, seq: Seq)?
 
     init(_ simulation: Simulation, directory: String, clock: NodeClock) {
         self.simulation = simulation
@@ -56,6 +58,7 @@ final class HubNode: @unchecked Sendable {
             }
             world.log("hub: up at position \(store.log.lastPosition)")
             noteHistory()
+            try settleErasing()
         } catch let error as EventLogError where error.code == .inputOutput {
             fall()
         } catch {
@@ -128,6 +131,7 @@ final class HubNode: @unchecked Sendable {
         backups.removeAll { $0.time > backup.time }
         answers.removeAll { $0.time > backup.time }
         history.forget()
+        erasing = nil
         restores += 1
     }
 
@@ -135,6 +139,33 @@ final class HubNode: @unchecked Sendable {
         enter { [self] hub in
             do { try hub.store.log.flush() } catch { if !disk.hasCrashed { simulation.found("the hub does not flush: \(error)") } }
         }
+    }
+
+    /// Erases a body, for ever.
+    func erase() {
+        let logs = history.logs.keys.sorted { $0.sortKey < $1.sortKey }
+        guard isUp, !logs.isEmpty else { return }
+        let log = world.random.element(logs)
+        let seq = 1 + Seq(world.random.below(history.logs[log]!.count))
+        world.log("hub: erases \(log) \(seq)")
+        erasing = (log, seq)
+        enter { [self] hub in
+            do {
+                try hub.store.log.erase(log: log, seq: seq)
+            } catch let error as EventLogError where error.code == .invalidArgument {
+                world.log("hub: not erased: \(error)")
+            } catch {
+                if !disk.hasCrashed { simulation.found("the hub does not erase: \(error)") }
+            }
+        }
+        do { try settleErasing() } catch { simulation.found("\(error)") }
+    }
+
+    /// A crash may have come before it was done, or right behind it.
+    private func settleErasing() throws {
+        guard let (log, seq) = erasing, let store = process?.store else { return }
+        if try store.log.event(in: log, at: seq)?.isErased ?? false { history.noteErased(log, seq) }
+        erasing = nil
     }
 
     /// A device has connected.
@@ -165,6 +196,7 @@ final class HubNode: @unchecked Sendable {
     /// What it says is remembered: it must keep its word.
     private func note(_ message: [UInt8]) {
         let frame = try? Frame(decoding: message)
+        if let frame, !history.erased.isEmpty { checkErased(frame) }
         if case .refused(let refused)? = frame {
             for item in refused { world.log("hub: refuses \(item.replica) \(item.counter) in \(item.log): \(item.code) \(item.detail)") }
         }
@@ -177,10 +209,36 @@ final class HubNode: @unchecked Sendable {
         }
     }
 
+    /// What was erased is told to nobody any more.
+    private func checkErased(_ frame: Frame) {
+        var events: [RecordedEvent] = []
+        switch frame {
+        case .segment(let segment): events = (try? SegmentCodec.decode(segment.run)) ?? []
+        case .events(let frame):
+            events = frame.items.filter { $0.commitment == nil }.compactMap { try? EventCodec.decode(envelope: $0.envelope, body: $0.body) }
+        case .base(let base):
+            let text = String(decoding: base.base, as: UTF8.self)
+            for event in history.logs[base.log] ?? [] where history.isErased(event) {
+                if event.event.marks.contains(where: { text.contains($0) }) { simulation.found("\(base.log) \(event.seq) is erased, and a BASE tells it") }
+            }
+        default: break
+        }
+        for event in events where !event.isErased && history.isErased(event) {
+            simulation.found("\(event.log) \(event.seq) is erased, and is sent")
+        }
+    }
+
     var store: ConversationStore? { process?.store }
 }
 
 /// A place for what is known only after it was asked for. `@unchecked Sendable`: a simulation has one thread.
 final class Reference<Value>: @unchecked Sendable {
     var value: Value?
+}
+
+extension Event {
+    /// The marks of its texts, each of which is another (`Simulation.text`).
+    fileprivate var marks: [String] {
+        "\(content)".split(separator: "‹").dropFirst().compactMap { text in text.firstIndex(of: "›").map { "‹\(text[...$0])" } }
+    }
 }

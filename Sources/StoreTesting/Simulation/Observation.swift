@@ -4,18 +4,21 @@ internal import Replication
 /// What a device's screens have shown, looked at after every step: no confirmed message vanishes, none comes before another that was there, and
 /// nothing of strangers is held.
 struct Observation {
-    private struct Shown: Hashable {
+    struct Shown: Hashable {
         var seq: Seq
         var id: MessageID
     }
 
     private var position: Position = 0
     private var timelines: [ConversationID: [Shown]] = [:]
+    /// The ends of the newest parts that were looked at.
+    private var parts: [LogID: ClosedRange<Seq>] = [:]
     private var hubRestores = 0
     /// Shown once, gone since the hub was set back: to be found again at the end.
-    private(set) var vanished: [ConversationID: Set<MessageID>] = [:]
+    private(set) var vanished: [ConversationID: Set<Shown>] = [:]
 
-    mutating func look(at replica: Replica, _ user: UserID, _ hub: HubNode) throws {
+    /// - Parameter asksFor: whether a log is among what the device asks for now.
+    mutating func look(at replica: Replica, _ user: UserID, _ hub: HubNode, asksFor: (LogID) -> Bool) throws {
         let last = replica.store.log.lastPosition
         var touched: Set<ConversationID> = []
         if last < position || hub.restores > hubRestores {
@@ -25,22 +28,43 @@ struct Observation {
         }
         if last > position {
             var isKnown = true
+            let isAnew = position == 0
             try replica.store.log.replay(from: position + 1) { event in
-                guard hub.history.wasAllowed(event.log, event.seq, user) else {
-                    // A hub that fell right behind a commit had no time to tell us of it: looked at again when it is back.
-                    if !hub.isUp {
-                        isKnown = false
-                        return false
-                    }
-                    throw SimulationFailure("\(event.log) seq \(event.seq) reached \(user), who may not see it")
-                }
+                isKnown = try isAllowed(event, user, hub)
+                guard isAnew || asksFor(event.log) else { throw SimulationFailure("\(event.log) seq \(event.seq) came, and was not asked for") }
                 touched.insert(event.event.conversation)
-                return true
+                return isKnown
             }
             if isKnown { position = last }
         }
+        let parts = replica.parts
+        let hasParts = !parts.isEmpty || !self.parts.isEmpty
+        if hasParts { touched.formUnion(try lookAtParts(parts, user, hub)) }
         for id in touched.sorted() { try look(at: id, in: replica, mayVanish: hub.restores > 0) }
         hubRestores = hub.restores
+    }
+
+    /// A hub that fell right behind a commit had no time to tell us of it: then it is looked at again when the hub is back.
+    private func isAllowed(_ event: RecordedEvent, _ user: UserID, _ hub: HubNode) throws -> Bool {
+        if hub.history.wasAllowed(event.log, event.seq, user) { return true }
+        guard hub.isUp else { return false }
+        throw SimulationFailure("\(event.log) seq \(event.seq) reached \(user), who may not see it")
+    }
+
+    /// Answers of which conversations another part is shown than before.
+    private mutating func lookAtParts(_ all: [Replica.Part], _ user: UserID, _ hub: HubNode) throws -> Set<ConversationID> {
+        var touched: Set<ConversationID> = []
+        var now: [LogID: ClosedRange<Seq>] = [:]
+        for part in all {
+            let seqs = part.baseSeq...part.lastSeq
+            now[part.log] = seqs
+            guard parts[part.log] != seqs, case .conversation(let id) = part.log else { continue }
+            touched.insert(id)
+            guard try part.events.allSatisfy({ try isAllowed($0, user, hub) }) else { now[part.log] = nil; continue }
+        }
+        for case .conversation(let id) in parts.keys where now[.conversation(id)] == nil { touched.insert(id) }
+        parts = now
+        return touched
     }
 
     private mutating func look(at id: ConversationID, in replica: Replica, mayVanish: Bool) throws {
@@ -53,9 +77,13 @@ struct Observation {
             shown.append(Shown(seq: message.seq, id: message.id))
         }
         let now = Set(shown)
+        var gap: ClosedRange<Seq>?
+        if let part = replica.parts.first(where: { $0.log == .conversation(id) }), part.baseSeq > 0 { gap = 1...part.baseSeq }
         for old in timelines[id] ?? [] where !now.contains(old) {
+            // A newer part has taken the place of one that its user had seen; where it begins is checked at the end.
+            if gap?.contains(old.seq) ?? false { continue }
             guard mayVanish else { throw SimulationFailure("message \(old.id) of \(id) at seq \(old.seq) was confirmed and has vanished") }
-            vanished[id, default: []].insert(old.id)
+            vanished[id, default: []].insert(old)
         }
         timelines[id] = shown
     }

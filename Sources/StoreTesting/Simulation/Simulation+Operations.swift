@@ -4,10 +4,10 @@ internal import Replication
 /// What happens: to conversations, and to machines and networks.
 extension Simulation {
     private enum Operation {
-        case converse, send, stream, goOn, edit, delete, react, receipt, title, prefer, join, leave, custom, misbehave, type
+        case converse, send, stream, goOn, edit, delete, react, receipt, title, history, prefer, join, leave, custom, misbehave, type
         case retry, discard, editPending
-        case crash, crashLater, restart, copy, restore, fill, fail, flush
-        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush
+        case crash, crashLater, restart, copy, restore, fill, fail, flush, erase, rescope, fetch
+        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubErase
         case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
     }
 
@@ -17,16 +17,19 @@ extension Simulation {
             isEarly
             ? .converse
             : world.random.weighted([
-                (6, .converse), (40, .send), (6, .stream), (24, .goOn), (8, .edit), (4, .delete), (10, .react), (16, .receipt), (4, .title), (6, .prefer),
+                (6, .converse), (40, .send), (6, .stream), (24, .goOn), (8, .edit), (4, .delete), (10, .react), (16, .receipt), (4, .title), (2, .history),
+                (6, .prefer),
                 (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
                 (3, .retry), (2, .discard), (3, .editPending),
-                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush),
-                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush),
+                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .erase), (4, .rescope),
+                (3, .fetch),
+                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (2, .hubErase),
                 (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
             ])
         world.log("\(device.name): \(operation)")
         switch operation {
-        case .converse, .send, .stream, .goOn, .edit, .delete, .react, .receipt, .title, .prefer, .join, .leave, .custom, .misbehave:
+        case .converse, .send, .stream, .goOn, .edit, .delete, .react, .receipt, .title, .history, .prefer, .join, .leave, .custom,
+            .misbehave:
             device.enter { replica in
                 let events = try events(operation, device, replica)
                 if !events.isEmpty { try device.take(events, replica) }
@@ -51,12 +54,16 @@ extension Simulation {
             device.disk.fail(
                 world.random.element([.write, .sync, .commit]), 1 + world.random.below(10), with: world.random.element([.noSpace, .inputOutput, .short(40)]))
         case .flush: device.enter { try $0.store.log.flush() }
+        case .erase: device.enter { try device.eraseSome($0) }
+        case .rescope: if device.isScoped { device.ask(for: scope(for: device)) }
+        case .fetch: device.enter { device.fillSome($0) }
         case .hubCrash: hub.fall(keeping: keeping())
         case .hubCrashLater: hub.disk.crash(atCall: 1 + world.random.below(100), keeping: keeping())
         case .hubRestart: hub.stop()
         case .hubBackUp: hub.backUp()
         case .hubRestore: hub.restore()
         case .hubFlush: hub.flush()
+        case .hubErase: hub.erase()
         case .cut: device.cut()
         case .cutAll: hub.cutAll()
         case .partition:
@@ -73,6 +80,24 @@ extension Simulation {
         }
     }
 
+    /// Something that a device may ask for.
+    func scope(for device: DeviceNode) -> Scope {
+        switch world.random.below(3) {
+        case 0: .mine
+        case 1: .newest(conversations: UInt64(world.random.below(5)), messages: UInt64(world.random.below(7)))
+        default:
+            // Some of its user's, and now and then one that is not.
+            .conversations(someConversations(of: device))
+        }
+    }
+
+    private func someConversations(of device: DeviceNode) -> [ConversationID] {
+        let own = hub.history.ends(for: device.user)
+        return hub.history.conversations.filter { world.random.chance(own[.conversation($0)] == nil ? 0.1 : 0.5) }
+    }
+
+    private var fromJoining: Event.Attribute { Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue) }
+
     private func keeping() -> SimulatedDisk.Keeping { world.random.weighted([(1, .nothing), (1, .everything), (3, .some(seed: world.random.next()))]) }
 
     // What applications write.
@@ -80,7 +105,7 @@ extension Simulation {
     func text() -> String {
         texts += 1
         let words = world.random.weighted([(20, 1 + world.random.below(20)), (2, 200), (1, 3000)])
-        return "\(texts)" + String(repeating: " wörd", count: words)
+        return "‹\(texts)›" + String(repeating: " wörd", count: words)
     }
 
     private func conversation(_ replica: Replica, _ device: DeviceNode) throws -> ConversationID? {
@@ -103,6 +128,7 @@ extension Simulation {
             let title: String? = world.random.chance(0.5) ? text() : nil
             let id = ConversationID.random()
             var made = event(id, .conversationCreated(kind: world.random.element(Event.ConversationKind.allCases), title: title, participants: others))
+            if world.random.chance(0.2) { made += event(id, .conversationUpdated(title: nil, attributes: [fromJoining])) }
             // Some write at once, in the same breath.
             if world.random.chance(0.3) { made += event(id, .messageSent(Event.Message(id: .random(), role: .user, text: text()))) }
             return made
@@ -148,6 +174,9 @@ extension Simulation {
             return event(id, world.random.chance(0.6) ? .receiptRead(upTo: message.id) : .receiptDelivered(upTo: message.id))
         case .title:
             return event(id, .conversationUpdated(title: text(), attributes: world.random.chance(0.5) ? [] : [Event.Attribute(name: "colour", value: text())]))
+        case .history:
+            let attribute = world.random.chance(0.7) ? fromJoining : Event.Attribute(name: ConversationHistory.attribute, value: nil)
+            return event(id, .conversationUpdated(title: nil, attributes: [attribute]))
         case .prefer:
             let value: String? = world.random.chance(0.7) ? text() : nil
             return event(id, .preferenceSet(key: world.random.element(["pinned", "muted", "draft"]), value: value))

@@ -33,7 +33,7 @@ package final class Simulation: @unchecked Sendable {
         hub = HubNode(self, directory: root.make("hub"), clock: clock())
         // Every user has a device, some have two.
         let deviceCount = max(count, 2 + world.random.below(7))
-        devices = (0..<deviceCount).map { DeviceNode(self, number: $0, user: users[$0 % count], clock: clock()) }
+        devices = (0..<deviceCount).map { DeviceNode(self, number: $0, user: users[$0 % count], clock: clock(), isScoped: world.random.chance(0.4)) }
     }
 
     private func clock() -> NodeClock { NodeClock(skew: skew()) }
@@ -88,15 +88,29 @@ package final class Simulation: @unchecked Sendable {
                 left -= 1
             }
             if failure == nil { heal() }
-            if failure == nil {
-                do { try check() } catch { found("\(error)") }
-            }
+            checkAtRest()
+            askAnew()
             for device in devices { device.replica?.abandon() }
             hub.store?.abandon()
             world.end()
             if failure == nil || !options.keepsFiles { MemoryDirectory.remove(root.path) } else { print("FILES \(root.path)") }
             return failure
         }
+    }
+
+    private func checkAtRest() {
+        if failure != nil { return }
+        do { try check() } catch { found("\(error)") }
+    }
+
+    /// At rest, devices that held a part ask for another one, or for everything.
+    private func askAnew() {
+        let scoped = devices.filter(\.isScoped)
+        if failure != nil || scoped.isEmpty { return }
+        for device in scoped { device.ask(for: world.random.chance(0.5) ? .mine : scope(for: device)) }
+        rest()
+        checkAtRest()
+        if failure == nil { do { for device in scoped { try DeviceCheck(device, hub)?.checkNewest() } } catch { found("\(error)") } }
     }
 
     private func planTicks() {
@@ -107,7 +121,7 @@ package final class Simulation: @unchecked Sendable {
         }
     }
 
-    /// Everything works again; then waits until all is quiet.
+    /// Everything works again.
     private func heal() {
         world.log("healing")
         isHealing = true
@@ -119,6 +133,11 @@ package final class Simulation: @unchecked Sendable {
             device.disk.calmDown()
             if device.mustRestart { device.restart() }
         }
+        rest()
+    }
+
+    /// Waits until all is quiet.
+    private func rest() {
         let end = world.now + 900_000
         var quiet = 0
         while failure == nil, world.now < end {
@@ -141,12 +160,10 @@ package final class Simulation: @unchecked Sendable {
         guard let replica = device.replica else { return "is down" }
         guard device.connection != nil else { return "is not connected" }
         // What concerns others moves the hub, not this device.
-        let lacking = hub.history.events(for: device.user).compactMap { log, events -> String? in
-            let held = (try? replica.store.log.lastSeq(of: log)) ?? 0
-            return held < Seq(events.count) ? "\(log) at \(held) of \(events.count)" : nil
-        }
+        let lacking = device.lacking(replica)
+        let isAnswered = replica.isOutboxAnswered(in: device.scope)
+        if lacking.isEmpty, isAnswered, replica.cursor != nil { return nil }
         let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
-        if lacking.isEmpty, open.isEmpty, replica.cursor != nil { return nil }
         return
             "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
             + "\(open.count) open in its outbox, the first \(open.first.map { "\($0)" } ?? "")"

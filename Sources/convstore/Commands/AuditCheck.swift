@@ -19,9 +19,9 @@ struct AuditCheck: ParsableCommand {
             do throws(ProofError) { return try VerifierKey(text) } catch { throw Failure(.usage, "--key: \(error.message)") }
         }
         let finding: String
-        do { finding = try check(bytes, expected) } catch let error as ProofError where json {
-            try report(false, error.description)
-            throw error
+        do { finding = try check(bytes, expected) } catch let error as ProofError {
+            if json { try report(false, error.description) }
+            throw Failure(.data, "\(file): \(error)")
         }
         if json { return try report(true, finding) }
         try StandardOutput.shared.writeLine(Style.green("✓ ") + Sanitizer.harmless(finding, keepsNewlines: true))
@@ -33,7 +33,7 @@ struct AuditCheck: ParsableCommand {
         }
         guard let expected else { throw Failure(.usage, "\(file) is a signed checkpoint; give the key that must have signed it with --key") }
         let checkpoint = try Checkpoint.open(String(decoding: bytes, as: UTF8.self), key: expected)
-        return "signed by \(expected.name): \(checkpoint.origin), \(checkpoint.size) conversations, root \(checkpoint.root.base64)"
+        return "signed by \(expected.name): \(checkpoint.origin), \(checkpoint.size) heads, root \(checkpoint.root.base64)"
     }
 
     private func report(_ isSound: Bool, _ finding: String) throws {

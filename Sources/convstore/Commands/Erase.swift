@@ -18,5 +18,6 @@ struct Erase: ParsableCommand {
             guard try store.log.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
             try ProgressBar.during("Folding anew", "events") { try store.log.erase(log: log, seq: seq, progress: $0) }
         }
+        Terminal.complain("erased. Until `convstore compact --store \(store.path)` its bytes may still lie in free pages; edits of it are events of their own")
     }
 }

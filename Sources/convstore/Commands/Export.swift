@@ -2,6 +2,7 @@ import ArgumentParser
 import EventLog
 import Glibc
 import Interchange
+import Replication
 
 struct Export: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -62,8 +63,25 @@ struct Export: ParsableCommand {
             Terminal.complain("lost: \(what)")
         }
         progress.clear()
+        let remains = try SideRemains(of: store.path)
+        if let remains { losses += try write(remains, encoder) }
         try StandardOutput.shared.flush()
         Terminal.complain("\(sound) events are sound; \(losses == 0 ? "nothing is lost" : "\(losses) lines above say what is not")")
+        if losses > 0 { throw Failure(.data, "\(store.path) is damaged; what is sound of it was written") }
+    }
+
+    /// Writes what no hub may have, and tells of the rest. Answers how many things are lost.
+    private func write(_ remains: SideRemains, _ encoder: EventLineEncoder) throws -> Int {
+        for problem in remains.problems { Terminal.complain("lost: \(problem)") }
+        try StandardOutput.shared.write { buffer in
+            for event in remains.lost { encoder.append(event, to: &buffer) }
+            for entry in remains.outbox { encoder.appendPending(entry.event, made: entry.origin.hlc, to: &buffer) }
+        }
+        func tell(_ count: Int, _ what: String) { if count > 0 { Terminal.complain("\(Quantity.count(count, "event")) \(what)") } }
+        tell(remains.lost.count, "that a hub had and lost, written behind the log's")
+        tell(remains.outbox.count, "of the outbox, written last, as pending")
+        tell(remains.ahead, "that came ahead of the log, not written: the hub has them")
+        return remains.problems.count
     }
 
     /// Whoever has the secrets can open what they protect: a file becomes the owner's only.

@@ -18,12 +18,22 @@ struct Read: ParsableCommand {
             if let message {
                 id = try MessageName(text: message).resolve(in: conversation, store)
             } else {
-                guard let last = try store.timeline(of: conversation, .newest, limit: 1)?.messages.last else {
-                    throw Refusal(.unknownMessage, "the conversation has no messages")
-                }
-                id = last.id
+                id = try Self.newest(in: conversation, store)
             }
             return delivered ? .receiptDelivered(upTo: id) : .receiptRead(upTo: id)
         }
     }
+
+    /// The newest message that the hub has accepted: one that is pending may be refused or given up, and the mark with it.
+    private static func newest(in conversation: ConversationID, _ store: ConversationStore) throws -> MessageID {
+        var range = TimelineRange.newest
+        while let page = try store.timeline(of: conversation, range, limit: pageMessages) {
+            if let last = page.messages.last(where: { $0.unconfirmed == nil }) { return last.id }
+            guard let first = page.messages.first, page.hasBefore else { break }
+            range = .before(first.seq)
+        }
+        throw Refusal(.unknownMessage, "the conversation has no messages")
+    }
+
+    private static let pageMessages = 20
 }

@@ -18,9 +18,12 @@ struct Verify: ParsableCommand {
             progress.update(done: Double(done), total: Double(total), count: Int(done), "events")
         }
         progress.clear()
+        var damaged = report.damaged
         // Events that are not sound fold to nothing worth comparing.
-        let isOnlyProjections = report.isSound
-        if projections, report.isSound { report.problems = try ProjectionCheck(store).run().compactMap(\.problem) }
+        if projections, report.isSound {
+            report.problems = try ProjectionCheck(store).run().compactMap(\.problem)
+            damaged = [.projections]
+        }
         if json {
             var line = JSONLine()
             line.add("ok", report.isSound)
@@ -35,12 +38,17 @@ struct Verify: ParsableCommand {
                 "\(Quantity.count(report.events, "event")), \(Quantity.count(report.conversations, "conversation")), \(Quantity.count(report.segments, "segment"))"
             try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
         }
-        if !report.isSound {
-            throw Failure(
-                .data,
-                isOnlyProjections
-                    ? "\(store.path): its events are sound, but not what the projections show of them: convstore rebuild"
-                    : "\(store.path) is damaged (\(report.problems.count) problems); keep it as it is, and save what is sound: convstore export --salvage")
+        if !report.isSound { throw Failure(.data, advice(damaged, report.problems.count)) }
+    }
+
+    private func advice(_ damaged: Set<VerifyReport.Part>, _ count: Int) -> String {
+        if damaged == [.projections] { return "\(store.path): its events are sound, but not what the projections show of them: convstore rebuild" }
+        if !damaged.contains(.log) {
+            return """
+                \(store.path): its events are sound, but not its file sync: of a device's convstore sync --verify keeps what can be read, a hub's is made anew by \
+                convstore serve
+                """
         }
+        return "\(store.path) is damaged (\(count) problems); keep it as it is, and save what is sound: convstore export --salvage"
     }
 }

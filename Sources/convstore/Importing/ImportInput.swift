@@ -14,10 +14,10 @@ struct ImportInput: Sendable {
         for path in paths where path != "-" {
             var status = stat()
             guard stat(path, &status) == 0, access(path, R_OK) == 0 else {
-                throw Failure(.noInput, "\(path): \(String(cString: strerror(errno))); nothing was imported")
+                throw Failure(.noInput, "\(path): \(String(cString: strerror(errno))); nothing was read")
             }
             guard status.st_mode & S_IFMT != S_IFDIR else {
-                throw Failure(.noInput, "\(path) is a directory; name the files in it; nothing was imported")
+                throw Failure(.noInput, "\(path) is a directory; name the files in it; nothing was read")
             }
             total += Int(status.st_size)
         }

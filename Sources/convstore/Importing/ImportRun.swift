@@ -23,7 +23,7 @@ struct ImportRun: ~Copyable {
         var refused = batch.refused[...]
         var first: Failure?
         for index in 0...outcomes.count {
-            while let next = refused.first, next.before == index {
+            while let next = refused.first, next.before == index, goesOn || first == nil {
                 refused.removeFirst()
                 try reject(next.refusal, batch.file, next.line, &first)
             }

@@ -60,7 +60,7 @@ struct Serve: ParsableCommand {
         do {
             try run(ListenAddress(listen)!, logger)
         } catch let error as HubServerError {
-            throw Failure(error.code == .cannotListen ? .unavailable : .noInput, error.message)
+            throw Failure(Failure.Code(error.code), error.message)
         }
         logger.info("stopped")
     }
@@ -143,5 +143,15 @@ struct Serve: ParsableCommand {
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0, limit.rlim_cur < limit.rlim_max else { return }
         limit.rlim_cur = limit.rlim_max
         _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+}
+
+extension Failure.Code {
+    fileprivate init(_ code: HubServerError.Code) {
+        switch code {
+        case .cannotListen: self = .unavailable
+        case .unreadable: self = .noInput
+        default: self = .data
+        }
     }
 }

@@ -12,7 +12,7 @@ extension RefusalCode {
     /// For people.
     fileprivate var meaning: String {
         switch self {
-        case .malformed: "the event has not the form that it must have"
+        case .malformed: "an event must not have that there (docs/EVENTS.md names what each takes)"
         case .tooLarge: "that is more than an event may hold"
         case .unknownConversation: "there is no such conversation"
         case .conversationConflict: "a conversation of this id exists, and it is another one"

@@ -6,12 +6,19 @@ struct OutputFile: ~Copyable {
     private let descriptor: CInt
     private var buffer: [UInt8] = []
 
-    /// Makes the file, or empties it. Throws 73.
+    /// Makes the file, or empties it. Throws 73; 64 for `-`.
     init(creating path: String, isPrivate: Bool = false) throws {
-        descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
+        descriptor = try Self.make(path, isPrivate)
         self.path = path
+    }
+
+    private static func make(_ path: String, _ isPrivate: Bool) throws -> CInt {
+        // Elsewhere it stands for a stream, and these have their own lines: nobody wants a file of this name.
+        guard path != "-" else { throw Failure(.usage, "this goes to a file: name one instead of -") }
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
         guard descriptor >= 0 else { throw Failure(.cannotCreate, "\(path) cannot be written: \(String(cString: strerror(errno)))") }
         if isPrivate { fchmod(descriptor, 0o600) }
+        return descriptor
     }
 
     deinit { close(descriptor) }

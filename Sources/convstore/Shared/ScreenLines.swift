@@ -28,7 +28,16 @@ extension JSONLine {
         add("delivered_to", receipts.deliveredTo(message).map(\.string))
         add("read_by", receipts.readBy(message).map(\.string))
         addFailure(message.unconfirmed)
+        if !message.failedWrites.isEmpty { add("failed_writes", message.failedWrites.map(Self.line)) }
         if message.isStale { add("stale", true) }
+    }
+
+    private static func line(_ write: FailedWrite) -> JSONLine {
+        var line = JSONLine()
+        line.add("type", "\(write.kind.name)")
+        line.add("code", write.refusal.code.rawValue)
+        line.add("detail", write.refusal.detail)
+        return line
     }
 
     /// Why the hub refused it, if it did.

@@ -82,6 +82,7 @@ struct LobbyView {
         let needsName = row.kind == .group || row.participants.count > 2 || last.role == .system || last.role == .tool
         let name = isOwn ? "You: " : needsName ? TextWrap.oneLine(last.author.string) + ": " : ""
         let snippet = TextWrap.oneLine(last.snippet)
+        if case .failed? = row.unconfirmed, last.state != .failed { return (row.unconfirmed!.word + " " + name + snippet, .red) }
         return switch last.state {
         case .deleted: (name + "(deleted)", .dim)
         case .erased: (name + "(erased)", .dim)

@@ -122,6 +122,7 @@ struct MessageRenderer {
         if lines.isEmpty { lines.append(Style.dim("(no text)")) }
         if message.isEdited { add("(edited)", .dim) }
         if let unconfirmed = message.unconfirmed { add(unconfirmed.word, unconfirmed == .pending ? .dim : .red) }
+        for write in message.failedWrites { add("(\(write.kind.name) failed: \(write.refusal.code.rawValue))", .red) }
         if message.isStale { add("(may have changed)", .dim) }
         if let ending = ending(message) { lines.append(Style.dim(DisplayWidth.cut(ending, to: room))) }
         return lines

@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConversationStore
+import EventLog
 import Interchange
 import Replication
 
@@ -8,11 +9,12 @@ struct Outbox: ParsableCommand {
         abstract: "Lists a replica's events that its hub has not accepted, retries them, or gives them up.",
         discussion: """
             Each has a number. pending: not sent yet; sent: without an answer; failed: refused, with the hub's code; waiting: for a failed one that it depends \
-            on. --retry and --discard take numbers, or `all` for all that failed.
+            on. Only failed ones can be retried; failed, waiting and pending ones can be given up. --retry and --discard take numbers, or `all` for all that \
+            failed.
             """)
 
     @OptionGroup var store: StoreOption
-    @Option(parsing: .upToNextOption, help: ArgumentHelp("Send again at the next sync: numbers, or all.", valueName: "number"))
+    @Option(parsing: .upToNextOption, help: ArgumentHelp("Send failed ones again at the next sync: numbers, or all.", valueName: "number"))
     var retry: [String] = []
     @Option(parsing: .upToNextOption, help: ArgumentHelp("Give up: numbers, or all.", valueName: "number"))
     var discard: [String] = []
@@ -27,13 +29,22 @@ struct Outbox: ParsableCommand {
 
     func validate() throws {
         guard (edit == nil) == (text == nil) else { throw ValidationError("--edit and --text belong together.") }
+        for number in Self.numbers(retry) where Self.numbers(discard).contains(number) {
+            throw ValidationError("--retry and --discard both name \(number).")
+        }
     }
 
+    private static func numbers(_ typed: [String]) -> [String] { typed.flatMap { $0.split(separator: ",").map { String($0) } } }
+
     func run() throws {
+        try EventStore.checkIsStore(store.path)
         guard !retry.isEmpty || !discard.isEmpty || edit != nil else { return try list() }
         try store.replica { replica in
-            if !retry.isEmpty { try tell("retrying", replica.retry(ids(retry, in: replica))) }
-            if !discard.isEmpty { try tell("discarded", replica.discard(ids(discard, in: replica))) }
+            // All that was typed is looked at before any of it is done.
+            let retried = try ids(retry, in: replica) { $0.isFailed ? nil : "only failed ones can be retried" }
+            let given = try ids(discard, in: replica) { $0.state == .sent ? "the hub may have it" : nil }
+            if !retry.isEmpty { try tell("retrying", replica.retry(retried)) }
+            if !discard.isEmpty { try tell("discarded", replica.discard(given)) }
             if let edit, let text {
                 try replica.edit(edit, text: text)
                 try tell("edited", 1)
@@ -50,16 +61,25 @@ struct Outbox: ParsableCommand {
         for entry in overlay.outbox { try print(entry) }
     }
 
-    /// Throws 66 for a number that is not there.
-    private func ids(_ typed: [String], in replica: Replica) throws -> Set<UInt64>? {
+    /// Throws 66 for a number that is not there, and 64 for one of which `objection` says why not.
+    private func ids(_ typed: [String], in replica: Replica, _ objection: (OutboxEntry) -> String?) throws -> Set<UInt64>? {
         if typed == ["all"] { return nil }
-        let known = Set(replica.outbox.map(\.id))
+        let known = Dictionary(uniqueKeysWithValues: replica.outbox.map { ($0.id, $0) })
         return Set(
-            try typed.flatMap { $0.split(separator: ",") }.map { text in
+            try Self.numbers(typed).map { text in
                 guard let id = UInt64(text) else { throw Failure(.usage, "\"\(text)\" is no number of the outbox") }
-                guard known.contains(id) else { throw Failure(.noInput, "the outbox has no entry \(id); `convstore outbox` lists them") }
+                guard let entry = known[id] else { throw Failure(.noInput, "the outbox has no entry \(id); `convstore outbox` lists them") }
+                if let why = objection(entry) { throw Failure(.usage, "entry \(id) of the outbox is \(Self.state(entry)): \(why)") }
                 return id
             })
+    }
+
+    private static func state(_ entry: OutboxEntry) -> String {
+        switch entry.state {
+        case .pending: entry.isWaiting ? "waiting" : "pending"
+        case .sent: "sent"
+        case .failed: "failed"
+        }
     }
 
     private func tell(_ verb: String, _ count: Int) throws {
@@ -72,12 +92,9 @@ struct Outbox: ParsableCommand {
     }
 
     private func print(_ entry: OutboxEntry) throws {
-        var state = "pending", code: String?, detail: String?
-        switch entry.state {
-        case .pending: state = entry.isWaiting ? "waiting" : "pending"
-        case .sent: state = "sent"
-        case .failed(let why, let more): (state, code, detail) = ("failed", why, more)
-        }
+        let state = Self.state(entry)
+        var code: String?, detail: String?
+        if case .failed(let why, let more) = entry.state { (code, detail) = (why, more) }
         if json {
             var line = JSONLine()
             line.add("outbox", entry.id)

@@ -20,7 +20,7 @@ struct Sync: ParsableCommand {
     var user: String
     @Flag(help: "Stay connected, and connect again.")
     var follow = false
-    @Option(help: ArgumentHelp("all, newest:CONVERSATIONS:MESSAGES, or conversations' ids with commas between.", valueName: "scope"))
+    @Option(help: ArgumentHelp("all, newest:CONVERSATIONS:MESSAGES, or conversations' whole ids with commas between.", valueName: "scope"))
     var scope: ScopeName = ScopeName(scope: .mine)
     @Flag(help: "First read all that the replica holds, and ask the hub for what is damaged.")
     var verify = false
@@ -47,12 +47,14 @@ struct Follow: ParsableCommand {
     var user = "service"
     @Flag(help: "End when everything is held.")
     var once = false
+    @Flag(help: "First read all that the copy holds, and ask the hub for what is damaged.")
+    var verify = false
     @Flag(help: "Print one JSON object a line whenever all is held.")
     var json = false
 
     func run() throws {
         let user = try UserID.typed(user, as: "--user")
-        try Syncing(path: store.path, user: user, scope: .everything, follows: !once, json: json).run(server)
+        try Syncing(path: store.path, user: user, scope: .everything, follows: !once, json: json, verifies: verify).run(server)
     }
 }
 
@@ -69,6 +71,9 @@ struct ServerOptions: ParsableArguments {
 
     func validate() throws {
         guard token == nil || tokenFile == nil else { throw ValidationError("--token and --token-file exclude each other.") }
+        guard token.map({ $0.utf8.count <= Replica.tokenBytesMax }) ?? true else {
+            throw ValidationError("--token has more than the \(Replica.tokenBytesMax) bytes that a hub takes.")
+        }
     }
 
     func options() -> SyncRun.Options {
@@ -84,6 +89,9 @@ struct ServerOptions: ParsableArguments {
 /// What `--scope` takes.
 struct ScopeName: ExpressibleByArgument {
     var scope: Scope
+
+    /// How a default is shown.
+    var defaultValueDescription: String { "all" }
 
     init(scope: Scope) { self.scope = scope }
 

@@ -29,6 +29,10 @@ final class SyncScreen: Sendable {
         case .waiting(let milliseconds, let reason):
             clear()
             Terminal.complain("not connected (\(reason)); trying again in \(Quantity.duration(Double(milliseconds) / 1000))")
+        case .repaired(let runs, let isWhole):
+            guard runs > 0 else { return }
+            clear()
+            Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right with the hub's bytes\(isWhole ? "" : ", but that is not all")")
         case .typing: break
         }
     }

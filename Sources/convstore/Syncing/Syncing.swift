@@ -24,9 +24,13 @@ struct Syncing {
                 opened.withLock { $0 = replica }
                 return replica
             },
-            salvage: { [path] in try Self.salvage(path, screen) },
+            repair: { [path] in
+                // Without a sound `sync` nothing can be asked.
+                do { return try Repair.begin(at: path) } catch let error as EventLogError where error.code == .damaged { return nil }
+            },
+            salvage: { [self] in try heal(screen, orElse: salvage) },
+            isDamaged: try verifies && leavesDamage(screen),
             observe: { update in screen.show(update, opened.withLock { $0 }) })
-        if verifies { try verify(screen) }
         if follows { Signals.whenTold { run.stop() } }
         defer { screen.clear() }
         let report: SyncRun.Report
@@ -42,16 +46,58 @@ struct Syncing {
         try screen.print(report, replica)
     }
 
-    /// Reads all that the replica holds, and sets aside what is damaged.
-    private func verify(_ screen: SyncScreen) throws {
-        guard StoreFiles.exists(path) else { return }
-        if try !EventStore.verify(at: path).problems.isEmpty { try Self.salvage(path, screen) }
+    /// Reads all that the replica holds, and mends what needs no hub. Answers whether its events are damaged.
+    private func leavesDamage(_ screen: SyncScreen) throws -> Bool {
+        guard StoreFiles.exists(path) else { return false }
+        let damaged = try EventStore.verify(at: path).damaged
+        if damaged.contains(.log), !damaged.contains(.side) { return true }
+        if !damaged.isEmpty { try mend(damaged, screen) }
+        return false
     }
 
-    private static func salvage(_ path: String, _ screen: SyncScreen) throws {
+    /// Mends what is damaged; does something else if all that is on the disk is sound.
+    private func heal(_ screen: SyncScreen, orElse other: (SyncScreen) throws -> Void) throws {
+        let damaged = try EventStore.verify(at: path).damaged
+        if damaged.isEmpty { try other(screen) } else { try mend(damaged, screen) }
+    }
+
+    private func mend(_ damaged: Set<VerifyReport.Part>, _ screen: SyncScreen) throws {
         screen.clear()
-        let (saved, lost) = try Replica.salvage(at: path)
+        // The whole replica is written anew then.
+        if damaged.contains(.log) { return try salvage(screen) }
+        if damaged.contains(.side) { try healSide() }
+        if damaged.contains(.projections) { try rebuild() }
+    }
+
+    private func salvage(_ screen: SyncScreen) throws {
+        screen.clear()
+        let (saved, lost) = try Replica.salvage(at: path, user: user)
         Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved, the hub is asked for the rest")
+        complain(lost)
+    }
+
+    private func healSide() throws {
+        guard let (pending, lost) = try Replica.healSide(at: path, user: user) else { return }
+        Terminal.complain(
+            "\(path)/sync is damaged: made anew with \(Quantity.count(pending, "event")) of its outbox; what is held is compared with the hub")
+        complain(lost)
+    }
+
+    private func rebuild() throws {
+        let store = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .existing))
+        do {
+            for name in store.projectionNames {
+                try store.rebuild(name)
+                Terminal.complain("\(path): what is shown of the log was damaged: the projection \(name) is built anew")
+            }
+        } catch {
+            try? store.close()
+            throw error
+        }
+        try store.close()
+    }
+
+    private func complain(_ lost: [String]) {
         for line in lost.prefix(20) { Terminal.complain("  lost: \(line)") }
         if lost.count > 20 { Terminal.complain("  and \(lost.count - 20) more") }
     }
@@ -61,6 +107,7 @@ extension Failure {
     init(_ error: SyncError) {
         switch error.code {
         case .invalidURL: self.init(.usage, error.description)
+        case .invalidCertificates: self.init(.data, error.description)
         case .unreachable: self.init(.unavailable, error.description)
         case .refused: self.init(.data, error.description)
         case .unauthenticated: self.init(.noPermission, "the hub does not take the token: \(error.description)")

@@ -64,6 +64,7 @@ struct TimelineFeed {
         if before.unconfirmed != message.unconfirmed {
             return message.unconfirmed == nil ? " was sent" : message.unconfirmed == .pending ? " is sent again" : " was not accepted"
         }
+        if before.failedWrites.count < message.failedWrites.count { return ", what was done to it was not accepted" }
         if before.state == .streaming { return " ended" }
         if message.state == .deleted { return " was deleted" }
         return before.text == message.text ? ", reactions" : " was edited"

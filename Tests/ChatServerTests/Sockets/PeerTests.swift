@@ -68,7 +68,8 @@ extension ServerTests {
         @Test("A certificate without its key is told of") func badFiles() throws {
             for (tls, code) in [
                 (ServerTLS(certificateFile: Self.tls.certificateFile, keyFile: Self.tls.certificateFile), HubServerError.Code.invalidKey),
-                (ServerTLS(certificateFile: "/nowhere", keyFile: Self.tls.keyFile), .invalidCertificate),
+                (ServerTLS(certificateFile: "/nowhere", keyFile: Self.tls.keyFile), .unreadable),
+                (ServerTLS(certificateFile: Self.tls.keyFile, keyFile: Self.tls.keyFile), .invalidCertificate),
             ] {
                 var options = HubServerOptions()
                 options.tls = tls

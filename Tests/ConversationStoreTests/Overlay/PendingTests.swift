@@ -106,7 +106,7 @@ import Testing
         try outbox.close()
     }
 
-    @Test("A failed message stays, with the hub's reason; any other failed event changes nothing") func failed() async throws {
+    @Test("A failed message stays, with the hub's reason; any other failed event changes nothing, and is told of") func failed() async throws {
         let outbox = try Outbox()
         try await outbox.begin()
         let replica = outbox.replica
@@ -125,6 +125,9 @@ import Testing
         #expect(page.messages[3].unconfirmed == .failed(refusal))
         let row = try #require(try replica.lobbyRow(of: chat(1), for: ann))
         #expect(row.title == "talk 1" && row.preferences.isEmpty && row.lastMessage?.state == .pending)
+        #expect(page.messages[1].failedWrites == [FailedWrite(kind: .messageEdited, refusal: Refusal(.messageDeleted))] && page.messages[0].details == nil)
+        #expect(page.messages[1].state == .complete && page.messages[1].unconfirmed == nil)
+        #expect(row.unconfirmed == .failed(refusal))
         // What a model is told was said.
         #expect(try replica.contextWindow(of: chat(1), budget: 1000)?.messages.map(\.text) == ["0", "1", "2", "more"])
         replica.setPending([sent], of: chat(1))

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import EventLog
+import StoreTesting
 
 /// Values of the archive whose checksums hold and whose contents were forged: typed errors, never a trap or a huge allocation (I7).
 @Suite("Forged values of the archive") struct ForgedValueTests {

@@ -222,6 +222,22 @@ import Testing
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
+    @Test("I1: after two erasures with nothing in between a crash leaves a store that opens")
+    func eraseTwice() throws {
+        var options = StoreOptions(journalBytesMax: 256 << 10)
+        options.runsInline = true
+        let store = try open(options)
+        try fill(store, messages: 20)
+        let log = LogID.conversation(conversation(1))
+        for seq in [2, 3] as [Seq] { try store.erase(log: log, seq: seq) }
+        let receipt = try store.appendBlocking([sent(2000, in: 1, "behind")])[0].receipt!
+        store.abandon()
+        let again = try open(options)
+        #expect(try again.event(in: log, at: receipt.seq) != nil)
+        #expect(try [2, 3].allSatisfy { try again.event(in: log, at: $0)?.isErased ?? false })
+        try again.close()
+    }
+
     private func fillMore(_ store: EventStore) throws {
         for id in 5000...5050 as ClosedRange<UInt64> { _ = try store.appendBlocking([sent(id, in: id % 3 + 1, "more \(id)")]) }
     }

@@ -2,6 +2,7 @@ import EventLog
 import Foundation
 import Interchange
 import Testing
+import StoreTesting
 
 @Suite("Any bytes") struct MutationTests {
     @Test("changed lines are read or refused, and what is read survives a round trip") func mutatedLines() throws {

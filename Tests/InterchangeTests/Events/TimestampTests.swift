@@ -1,6 +1,7 @@
 import Foundation
 import Interchange
 import Testing
+import StoreTesting
 
 @Suite("Times") struct TimestampTests {
     private func parse(_ text: String) -> UInt64? { Array(text.utf8).withUnsafeBufferPointer(Timestamp.parse) }

@@ -3,6 +3,7 @@ import EventLog
 import Foundation
 import Interchange
 import Testing
+import StoreTesting
 
 @Suite("Input files") struct LineReaderTests {
     private func lines(_ path: String, max: Int = EventLimits.eventBytesMax) throws -> [(

@@ -3,6 +3,7 @@ import Interchange
 import Testing
 
 @testable import EventLog
+import StoreTesting
 
 /// What became of a line, in the model's words.
 struct LineOutcome: Hashable {

@@ -2,6 +2,7 @@ import EventLog
 import Foundation
 import Interchange
 import Testing
+import StoreTesting
 
 @Suite("Recorded streams") struct RecordedStreamTests {
     static let wires: Set<String> = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]

@@ -4,6 +4,7 @@ import Testing
 @testable import EventLog
 @testable import Projections
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("I5: convergence") struct ConvergenceTests {
     private static func state() -> ProjectionState<Conversations> { ProjectionState<Conversations>(source: nil) }

@@ -3,6 +3,7 @@ import Testing
 @testable import ConversationStore
 @testable import Projections
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Unread") struct UnreadTests {
     @Test("Unread never drifts: after any operations it is what is counted again (CONVSTORE_UNREAD_OPERATIONS)", .timeLimit(.minutes(60)))

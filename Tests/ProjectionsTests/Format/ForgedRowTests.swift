@@ -2,6 +2,7 @@ import Testing
 
 @testable import EventLog
 @testable import Projections
+import StoreTesting
 
 /// Rows whose checksums hold and whose contents were forged: typed errors, never a trap or a huge allocation (I7).
 @Suite("Forged rows of projections") struct ForgedRowTests {

@@ -192,7 +192,7 @@ extension RowVectors.Page {
     init(_ row: PageRow, _ place: PageKey? = nil, key: [UInt8]? = nil, bytes: [UInt8]? = nil) throws {
         var messages: [RowVectors.Message] = []
         try row.forEach { message in
-            messages.append(RowVectors.Message(copy message))
+            messages.append(RowVectors.Message(try message.row()))
             return true
         }
         self.init(

@@ -3,6 +3,7 @@ import Testing
 @testable import ConversationStore
 @testable import Projections
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Overlays") struct OverlayTests {
     @Test(

@@ -2,10 +2,16 @@ import ConversationStore
 import Testing
 
 @testable import TalkWriter
+import StoreTesting
 
 /// Counts what it is asked.
 private struct Bytes: TokenCounter {
     func tokens(in message: Message) -> Int { message.text.utf8.count + 1 }
+}
+
+/// The default by another name.
+private struct Estimate: TokenCounter {
+    func tokens(in message: Message) -> Int { FourCharacterEstimate().tokens(in: message) }
 }
 
 @Suite("Context window") struct ContextWindowTests {
@@ -49,6 +55,25 @@ private struct Bytes: TokenCounter {
                 #expect(window.range == others.first.map { $0.seq...others.last!.seq })
                 #expect(window.seq == conversation.seq)
                 #expect(window.messages.allSatisfy { shown in conversation.messages.contains { shown.isLike($0) } })
+            }
+        }
+        #expect(try store.contextWindow(of: ConversationID(high: 1, low: 1), budget: 100) == nil)
+        try store.close()
+    }
+
+    @Test("The estimate chooses the same in one reading as any counter that says the same in several", arguments: 1...3 as ClosedRange<UInt64>)
+    func estimate(_ seed: UInt64) throws {
+        let scratch = try Scratch()
+        let store = try scratch.open()
+        var talk = Talk(seed: seed, conversations: 4, bias: 0.6)
+        try store.take((0..<2500).map { _ in talk.next() })
+        var random = SeededGenerator(seed: seed)
+        for id in Recount(try store.events()).conversations.keys {
+            for _ in 0..<60 {
+                let reserve = random.element([0, 0, 30])
+                let budget = random.element([0, 1, 20, 300, 3000, 32_000, 40_000]) + random.below(50)
+                let window = try #require(try store.contextWindow(of: id, budget: budget, reserve: reserve))
+                #expect(try window == store.contextWindow(of: id, budget: budget, reserve: reserve, counter: Estimate()))
             }
         }
         #expect(try store.contextWindow(of: ConversationID(high: 1, low: 1), budget: 100) == nil)

@@ -2,6 +2,7 @@ import ConversationStore
 import Testing
 
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Pages of timelines and lobbies") struct PagesTests {
     /// What a page must hold, from the conversation's messages in order.

@@ -3,6 +3,7 @@ import Foundation
 import Testing
 
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Erased and damaged") struct EraseTests {
     private static let secret = "the-word-that-must-go"

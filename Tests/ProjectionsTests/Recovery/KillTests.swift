@@ -3,6 +3,7 @@ import Foundation
 import Testing
 
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Killed while it writes") struct KillTests {
     @Test(

@@ -3,6 +3,7 @@ import Foundation
 import Testing
 
 @testable import TalkWriter
+import StoreTesting
 
 @Suite("Every screen beside the model") struct ScreensTests {
     /// The fixtures, and those of Tests/differential.sh: files `NAME.jsonl` with `NAME.screens.jsonl` beside them.

@@ -53,13 +53,25 @@ struct HostilePeer {
         let frames = Monitor(
             RandomFrames(
                 seed: seed, user: ada, logs: logs, cursor: Cursor(store: store.log.id, incarnation: hub.incarnation, position: store.log.lastPosition)))
+        let own = try store.log.storedRun(containing: 1)?.bytes ?? []
+        let others = try store.log.storedRun(containing: store.log.lastPosition)?.bytes ?? []
+        frames.withLock { $0.runSizes = [own.count, others.count] }
         let before = try store.log.head(of: logs[2])
         let heard = Monitor(Heard())
         var now: UInt64 = 0
         for _ in 0..<1 + frames.withLock({ $0.random.below(3) }) {
             heard.withLock { $0 = Heard() }
             let connection = hub.connect(
-                send: { bytes in heard.withLock { Self.note(bytes, &$0, strangers) } },
+                send: { bytes in
+                    heard.withLock { heard in
+                        Self.note(bytes, &heard, strangers)
+                        // The checksums, which rest on the position that was asked for, lie in the first block.
+                        guard case .repair(let repair)? = heard.frames.last else { return }
+                        for block in repair.blocks where block.number > 0 || block.bytes.count != own.count || block.bytes.suffix(64) != own.suffix(64) {
+                            heard.problem = "REPAIR with bytes of a run that is not the peer's"
+                        }
+                    }
+                },
                 close: { bye in heard.withLock { $0.closed.append(bye) } })
             for step in 0..<Self.framesMax {
                 let frame = frames.withLock { frames -> Frame in step == 0 && frames.random.chance(0.95) ? .hello(frames.hello()) : frames.fromReplica() }

@@ -13,6 +13,8 @@ struct RandomFrames {
     let logs: [LogID]
     /// Where the hub stands, as far as the liar knows.
     var cursor: Cursor
+    /// Bytes of the hub's runs.
+    var runSizes: [Int] = []
 
     init(seed: UInt64, user: UserID, logs: [LogID], cursor: Cursor) {
         random = SeededGenerator(seed: seed)
@@ -89,6 +91,14 @@ struct RandomFrames {
         return HeadsFrame(heads: items, isProbe: random.chance(0.5), isLast: random.chance(0.3))
     }
 
+    /// A run that begins where the hub's do or does not, of a size that one of them has or none.
+    mutating func damaged() -> DamagedRun {
+        let size = random.chance(0.8) && !runSizes.isEmpty ? random.element(runSizes) : random.below(20_000)
+        let checks = (0..<(random.chance(0.9) ? (size + RunBlocks.blockBytes - 1) / RunBlocks.blockBytes : random.below(9))).map { _ in random.next() }
+        return DamagedRun(
+            log: log(), seq: random.chance(0.7) ? 1 : seq(), position: random.chance(0.7) ? 1 : seq(), byteCount: size, checks: checks)
+    }
+
     // Frames.
 
     mutating func hello() -> Hello {
@@ -96,6 +106,7 @@ struct RandomFrames {
             versions: 1...UInt32(random.within(1...3)), replica: replica, nonce: nonce, user: user, token: "", cursor: nil, scope: .mine,
             credit: random.weighted([(3, WireLimits.creditMin), (1, WireLimits.creditMax)]), pushed: [], checkpointSize: random.chance(0.9) ? 0 : seq(),
             wantsFirstScreen: random.chance(0.5))
+        hello.sendsAgain = random.chance(0.5)
         if random.chance(0.5) {
             hello.cursor = cursor
             hello.cursor!.position = random.chance(0.8) ? random.within(0...cursor.position) : random.next()
@@ -127,7 +138,8 @@ struct RandomFrames {
     mutating func fromReplica() -> Frame {
         switch random.below(24) {
         case 0..<6: .push(pushed())
-        case 6..<10: .fetch((0..<random.below(4)).map { _ in Fetch(log: log(), from: seq(), through: seq()) })
+        case 6..<9: .fetch((0..<random.below(4)).map { _ in Fetch(log: log(), from: seq(), through: seq()) })
+        case 9: .fetch([], damaged: (0..<random.below(4)).map { _ in damaged() })
         case 10..<15: .heads(heads())
         case 15..<18: .credit(random.weighted([(8, random.within(0...1 << 20)), (1, WireLimits.creditMax), (1, random.next())]))
         case 18: .typing(Typing(conversation: conversation(), user: user, isTyping: random.chance(0.5)))
@@ -179,6 +191,9 @@ struct RandomFrames {
         case 19: return .base(BaseFrame(log: log(), base: bytes(60), seq: seq(), range: bytes(64), secret: hash().bytes))
         case 20: return .ping(random.next())
         case 21: return .typing(Typing(conversation: conversation(), user: user, isTyping: true))
+        case 23 where random.chance(0.5):
+            let blocks = (0..<random.below(3)).map { _ in RunBlock(number: random.below(4), bytes: bytes(60)) }
+            return .repair(RepairFrame(position: random.chance(0.5) ? 1 : seq(), blocks: blocks))
         case 22: return .welcome(welcome())
         default: return random.chance(0.3) ? fromReplica() : .pong(1)
         }

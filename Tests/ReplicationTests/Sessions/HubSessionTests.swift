@@ -27,6 +27,19 @@ import Testing
         #expect(session.isOpen && session.mayFeed && session.feedBytes == 8 << 20)
     }
 
+    @Test("what comes with HELLO is left undecided where the cursor is gone, if the peer sends it again", arguments: [false, true])
+    func sendsAgain(_ sendsAgain: Bool) {
+        var gone = FrameSamples.welcome
+        gone.isGone = true
+        var session = begin {
+            $0.pushed = [FrameSamples.pushed("hello", counter: 1)]
+            $0.sendsAgain = sendsAgain
+        }.session
+        _ = session.authenticated(.success(Identity(user: Self.user)), at: 0)
+        let effects = session.welcome(gone, at: 0)
+        #expect(effects.contains { if case .push = $0 { true } else { false } } == !sendsAgain && effects.last == .pump)
+    }
+
     // Beginning.
 
     @Test("versions meet in what both speak, or nowhere", arguments: [1...1, 1...9] as [ClosedRange<UInt32>])
@@ -244,6 +257,12 @@ import Testing
         }
         #expect(fetch(4096, from: 1) == nil && fetch(4097, from: 1)?.code == .protocolError)
         #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
+        func damaged(_ count: Int) -> Bye? {
+            var session = HubState.open.make()
+            let run = DamagedRun(log: .user(Self.user), seq: 1, position: 1, byteCount: 0, checks: [])
+            return session.receive(Frame.fetch([], damaged: Array(repeating: run, count: count)).encoded(), at: 0).bye
+        }
+        #expect(damaged(16) == nil && damaged(17)?.code == .protocolError)
         func heads(_ count: UInt64, of different: UInt64 = .max) -> Bye? {
             var session = HubState.open.make()
             let items = (0..<count).map { number in

@@ -110,7 +110,7 @@ import Testing
         var session = ReplicaSessionState.open.make()
         let wishes = (0..<10_000).map { Fetch(log: .conversation(ConversationID(high: 1, low: $0)), from: 1, through: 0) }
         let fetches = session.fetch(wishes).sent
-        let sent = fetches.flatMap { frame -> [Fetch] in if case .fetch(let wishes) = frame { wishes } else { [] } }
+        let sent = fetches.flatMap { frame -> [Fetch] in if case .fetch(let wishes, _) = frame { wishes } else { [] } }
         #expect(fetches.count == 3 && sent == wishes)
         let items = (0..<3000).map { HeadsFrame.Item(log: .conversation(ConversationID(high: 1, low: $0)), head: FrameSamples.head) }
         let heads = session.compare(HeadsFrame(heads: items, isProbe: false, isLast: true)).sent

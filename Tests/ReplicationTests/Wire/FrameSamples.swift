@@ -47,7 +47,7 @@ enum FrameSamples {
     static let all: [(name: String, frame: Frame)] = {
         var full = hello(versions: 1...7, scope: .conversations([conversation, ConversationID(high: 1, low: 2)]))
         (full.token, full.cursor, full.pushed) = ("ey.Jh.bG", cursor, [pushed("hello", counter: 1), pushed("again", counter: 2, isFirst: false, nonce: nonce)])
-        (full.checkpointSize, full.wantsFirstScreen, full.credit) = (12, true, WireLimits.creditMax)
+        (full.checkpointSize, full.wantsFirstScreen, full.credit, full.sendsAgain) = (12, true, WireLimits.creditMax, true)
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)
@@ -85,7 +85,17 @@ enum FrameSamples {
                     Fetch(log: .conversation(conversation), from: 1, through: 0), Fetch(log: .user(user), from: 3, through: WireLimits.seqMax),
                     Fetch(log: .conversation(conversation), from: 0, through: 20),
                 ])
-            ), ("FETCH of nothing", .fetch([])), ("CAUGHT_UP", .caughtUp(CaughtUp(cursor: cursor))),
+            ), ("FETCH of nothing", .fetch([])),
+            (
+                "FETCH of damaged runs",
+                .fetch(
+                    [Fetch(log: .user(user), from: 3, through: 5)],
+                    damaged: [
+                        DamagedRun(log: .conversation(conversation), seq: 1, position: 32_769, byteCount: 5000, checks: [1, .max]),
+                        DamagedRun(log: .user(longName), seq: WireLimits.seqMax, position: 1, byteCount: 0, checks: []),
+                    ])
+            ),
+            ("CAUGHT_UP", .caughtUp(CaughtUp(cursor: cursor))),
             ("CAUGHT_UP at the beginning", .caughtUp(CaughtUp(cursor: Cursor(store: store, incarnation: .max, position: 0)))),
             ("CREDIT", .credit(1 << 20)), ("CREDIT of nothing", .credit(0)), ("CREDIT of the most that there is", .credit(.max)),
             ("TYPING", .typing(Typing(conversation: conversation, user: user, isTyping: true))),
@@ -104,6 +114,11 @@ enum FrameSamples {
             ), ("HEADS, a probe", .heads(HeadsFrame(heads: [HeadsFrame.Item(log: .user(user), head: head)], isProbe: true))),
             ("HEADS of nothing", .heads(HeadsFrame(heads: [], isProbe: false))), ("BASE", .base(base)),
             ("BASE of who came later", .base(BaseFrame(log: .conversation(conversation), base: [1], seq: 5, range: secret, secret: secret, isFirst: true))),
+            (
+                "REPAIR",
+                .repair(
+                    RepairFrame(position: 32_769, blocks: [RunBlock(number: 0, bytes: [UInt8](0..<100)), RunBlock(number: 1, bytes: secret)]))
+            ), ("REPAIR of nothing", .repair(RepairFrame(position: 0, blocks: []))),
             ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),
         ]
     }()

@@ -74,11 +74,16 @@ import Testing
             wrong("FETCH of a user without a name", .badValue, frame(8, unhex("0a021200"))),
             wrong("FETCH of a name of 256 bytes", .badValue, frame(8, unhex("0a8302" + "128002" + String(repeating: "61", count: 256)))),
             wrong("FETCH from a seq that cannot be", .badValue, frame(8, unhex("0a1c" + log + "18" + big))),
+            wrong("FETCH of a damaged run with a check of 7 bytes", .badValue, frame(8, unhex("121b" + log + "3207" + String(repeating: "ef", count: 7)))),
+            wrong("FETCH of a damaged run of no log", .badValue, frame(8, unhex("12021801"))),
+            wrong("FETCH of a damaged run at a position that cannot be", .badValue, frame(8, unhex("121c" + log + "20" + big))),
             wrong("CAUGHT_UP without a cursor", .badValue, frame(9, [])), wrong("TYPING of nobody", .badValue, frame(11, unhex(log))),
             wrong("HEADS without a root", .badValue, frame(16, unhex("0a16" + log + "1a020801"))),
             wrong("HEADS of a log of 2^62 + 1 events", .badValue, frame(16, unhex("0a40" + log + "1a2c" + "088180808080808080401220" + hex(0..<32)))),
             wrong("BASE of a conversation id of 15 bytes", .badValue, frame(17, unhex("0a0f" + String(repeating: "ab", count: 15)))),
             wrong("BASE at a seq that cannot be", .badValue, frame(17, unhex(log + "20" + big))),
+            wrong("REPAIR at a position that cannot be", .badValue, frame(18, unhex("08" + big))),
+            wrong("REPAIR whose block is a number", .badField, frame(18, unhex("1001"))),
         ]
         return FrameVectors.File(frames: frames, newer: newer, wrong: wrongs, sessions: [try RecordedSession.run()])
     }
@@ -92,12 +97,12 @@ import Testing
             #expect(try Frame(decoding: unhex(vector.bytes)) == sample.frame, "\(vector.name)")
             #expect(vector.kind == sample.frame.kind && vector.fields == sample.frame.fields, "\(vector.name)")
         }
-        #expect(Set(file.frames.map(\.kind)).count == 17)
+        #expect(Set(file.frames.map(\.kind)).count == 18)
     }
 
     @Test("fields of a newer version are skipped") func newer() throws {
         let file = try FrameVectors.read()
-        #expect(file.newer.count == 17)
+        #expect(file.newer.count == 18)
         for vector in file.newer {
             let base = try #require(file.frames.first { $0.name == vector.of })
             #expect(try Frame(decoding: unhex(vector.bytes)) == Frame(decoding: unhex(base.bytes)), "\(vector.name)")

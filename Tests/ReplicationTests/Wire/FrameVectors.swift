@@ -137,7 +137,10 @@ extension Frame {
                     "items",
                     .of(events.items.map { .of(("envelope", .of($0.envelope)), ("body", .of($0.body)), ("commitment", .of($0.commitment?.bytes ?? []))) })
                 ), ("logs", .of(events.logs.map(\.fields))))
-        case .fetch(let wishes): .of(("wishes", .of(wishes.map { .of($0.log.field, ("from", .number($0.from)), ("through", .number($0.through))) })))
+        case .fetch(let wishes, let damaged):
+            .of(
+                ("wishes", .of(wishes.map { .of($0.log.field, ("from", .number($0.from)), ("through", .number($0.through))) })),
+                ("damaged", .of(damaged.map(\.fields))))
         case .caughtUp(let caughtUp): .of(("cursor", caughtUp.cursor.fields))
         case .credit(let bytes): .of(("bytes", .number(bytes)))
         case .typing(let typing):
@@ -156,6 +159,10 @@ extension Frame {
             .of(
                 base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)),
                 ("first", .flag(base.isFirst)))
+        case .repair(let repair):
+            .of(
+                ("position", .number(repair.position)),
+                ("blocks", .of(repair.blocks.map { .of(("number", .number(UInt64($0.number))), ("bytes", .of($0.bytes))) })))
         }
     }
 }
@@ -194,6 +201,14 @@ extension LogNote {
     fileprivate var fields: FrameVectors.Value { .of(log.field, ("secret", .of(secret)), ("head", head?.fields)) }
 }
 
+extension DamagedRun {
+    fileprivate var fields: FrameVectors.Value {
+        .of(
+            log.field, ("seq", .number(seq)), ("position", .number(position)), ("size", .number(UInt64(byteCount))),
+            ("checks", .of(checks.flatMap { check in (0..<8).map { UInt8(truncatingIfNeeded: check >> ($0 * 8)) } })))
+    }
+}
+
 extension Cursor {
     fileprivate var fields: FrameVectors.Value {
         .of(("store", .of(store.bytes)), ("incarnation", .number(incarnation)), ("position", .number(position)))
@@ -224,7 +239,7 @@ extension Hello {
             ("min_version", .number(UInt64(versions.lowerBound))), ("max_version", .number(UInt64(versions.upperBound))), ("replica", .of(replica.bytes)),
             ("nonce", .of(nonce)), ("user", .text(user.string)), ("token", .text(token)), ("cursor", cursor?.fields), ("scope", scope.fields),
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
-            ("wants_first_screen", .flag(wantsFirstScreen)))
+            ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)))
     }
 }
 

@@ -9,6 +9,16 @@ extension DataFile {
         return names
     }
 
+    /// The databases that can be found, each with the number of entries that its record tells.
+    package borrowing func namedEntries() -> [String: UInt64] {
+        var entries: [String: UInt64] = [:]
+        salvageDatabases { name, tree in
+            entries[name] = tree.entries
+            return true
+        }
+        return entries
+    }
+
     /// Lends each entry of a named database, in key order from `start` on, until `body` returns false; throws only what `body` throws.
     ///
     /// For salvage: damaged pages are passed over with all that is below them, and returned as problems (no database of that name is one,

@@ -1,8 +1,8 @@
 /// Changes valid bytes a little, the same for the same seed: what a decoder must stand.
-struct Mutation {
+package struct Mutation: Sendable {
     private var state: UInt64
 
-    init(_ seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 &+ 1 }
+    package init(_ seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 &+ 1 }
 
     private mutating func next(_ count: Int) -> Int {
         state &+= 0x9E37_79B9_7F4A_7C15
@@ -12,7 +12,7 @@ struct Mutation {
     }
 
     /// One to four changes: a flipped bit, another byte, the greatest varint in a byte's place, a byte more or less, the end cut off.
-    mutating func of(_ bytes: [UInt8]) -> [UInt8] {
+    package mutating func of(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
         for _ in 0...next(4) where !bytes.isEmpty {
             let place = next(bytes.count)

@@ -1,0 +1,85 @@
+extension SideStore {
+    package typealias Record = (key: [UInt8], value: [UInt8])
+
+    /// What can be read of a damaged file.
+    package struct Salvaged {
+        package struct Table {
+            /// Those that match their checksums, in the order of their keys.
+            package fileprivate(set) var records: [Record] = []
+            /// How many others there were, as far as that can be told.
+            package fileprivate(set) var lost = 0
+            /// Whether these were all.
+            package fileprivate(set) var isWhole = true
+        }
+
+        /// What is wrong with the file's structure.
+        package fileprivate(set) var problems: [String] = []
+        fileprivate var tables: [TableName: Table] = [:]
+        /// Whether a table that is not found may have been there.
+        fileprivate var mayHideTables = false
+        /// Whether the last commit may not be in it: LMDB keeps the state before it too, and that one was read.
+        fileprivate var mayBeBehind = false
+
+        package var names: [TableName] { tables.keys.sorted() }
+        package var isSound: Bool { problems.isEmpty && tables.values.allSatisfy(\.isWhole) }
+
+        package subscript(name: TableName) -> Table {
+            var absent = Table()
+            absent.isWhole = !mayHideTables
+            return tables[name] ?? absent
+        }
+
+        /// What is missing of these tables, for people.
+        package func losses(of names: [TableName]) -> [String] {
+            if tables.isEmpty, mayHideTables { return ["\(fileName): nothing of it can be read; what it held is not known"] }
+            return (mayBeBehind ? ["\(fileName): its last commit"] : []) + names.compactMap(loss)
+        }
+
+        private func loss(of name: TableName) -> String? {
+            let table = self[name]
+            if table.isWhole { return nil }
+            let lost = table.lost > 0 ? "\(table.lost)" : "not known"
+            return "\(fileName): records of the table \(name) that cannot be read: \(lost); sound: \(table.records.count)"
+        }
+    }
+
+    /// Reads the file without LMDB, and without trusting anything but the checksums. Nobody may write it meanwhile.
+    package static func salvage(directory: String) throws -> Salvaged {
+        let file = try DataFile(path: path(directory))
+        let found = file.check().problems
+        var result = Salvaged()
+        result.problems = found.map { "\(fileName): \($0)" }
+        result.mayHideTables = found.contains { ArchiveCheck.isFatal($0.kind) }
+        result.mayBeBehind = found.contains { $0.kind == .meta || $0.kind == .metaOrder }
+        for (name, entries) in file.namedEntries() {
+            var table = Salvaged.Table()
+            _ = file.forEach(database: name) { key, value in
+                let key = key.withUnsafeBytes { Array($0) }
+                if let value = value.withUnsafeBytes({ Archive.unsealed(key, $0).map { Array($0) } }) {
+                    table.records.append((key, value))
+                } else {
+                    table.lost += 1
+                }
+                return true
+            }
+            let read = UInt64(table.records.count + table.lost)
+            table.isWhole = table.lost == 0 && read == entries
+            // The number is not sealed either: one that the file has no room for tells nothing.
+            if entries > read, entries < file.fileBytes / 16 { table.lost += Int(entries - read) }
+            result.tables[name] = table
+        }
+        return result
+    }
+
+    /// Puts a new file with these records in the place of what is there. The caller holds the store open for writing, and nobody the file.
+    package static func replace(directory: String, tables names: [TableName], with records: [TableName: [Record]]) throws {
+        do {
+            for name in [path(directory) + ".new", path(directory) + ".new-lock"] { try Directory.remove(name) }
+            try create(directory, names, records)
+        } catch let error as LMDBError {
+            throw Archive.typed(error, path(directory))
+        } catch let error as SystemError {
+            throw error.typed
+        }
+    }
+}

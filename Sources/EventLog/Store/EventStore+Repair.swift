@@ -1,0 +1,186 @@
+extension EventStore {
+    /// The archived runs of which bytes are damaged and logs' rows tell what they hold, ascending. Reads all runs.
+    package func damagedRuns() throws -> [DamagedRun] {
+        var found: [Position: [UInt8]] = [:]
+        try forEachRun { position, value in
+            if !DecodedRun.isSound(value, at: position) { found[position] = Array(value) }
+        }
+        if found.isEmpty { return [] }
+        var names: [Position: (log: LogID, seq: Seq)] = [:]
+        try forEachRow { row in
+            for slice in row.slices where found[slice.run] != nil && names[slice.run] == nil { names[slice.run] = (row.id, slice.firstSeq) }
+            return true
+        }
+        return found.sorted { $0.key < $1.key }.compactMap { position, bytes in
+            names[position].map {
+                DamagedRun(log: $0.log, seq: $0.seq, position: position, byteCount: bytes.count, checks: RunBlocks.checks(of: bytes))
+            }
+        }
+    }
+
+    /// Visits the archive's runs where they lie, one a snapshot.
+    private func forEachRun(_ body: (Position, UnsafeRawBufferPointer) throws -> Void) throws {
+        try checkOpen()
+        var key: [UInt8] = []
+        var isMore = true
+        while isMore {
+            isMore = false
+            try archive.environment.read { [archive] transaction in
+                try transaction.forEach(archive.runs, from: key) { name, value in
+                    let name = Array(name)
+                    if name == key { return true }
+                    key = name
+                    isMore = true
+                    if name.count == 8 { try body(name.reduce(0) { $0 << 8 | Position($1) }, value) }
+                    return false
+                }
+            }
+        }
+    }
+
+    /// Puts blocks that somebody gave into damaged runs, by the runs' positions.
+    ///
+    /// Nobody is believed: a run is kept if it is sound then, holds just what the rows of the logs say, is what a store may take from a peer, and leads,
+    /// with the logs' other events, to the heads that this store has. All such runs are replaced in one commit; others stay as they are.
+    ///
+    /// - Returns: the positions of the runs that were replaced.
+    /// - Throws: `EventLogError`: `diskFull` (nothing was written), `unknownOutcome`, `damaged`, `closed` or `readOnly`.
+    package func repairRuns(_ blocks: [Position: [RunBlock]]) throws -> [Position] {
+        try checkWritable()
+        return try leadership.withLock { leader in
+            _ = leader.hasUnsynced
+            if let failure = writer.withLock({ $0.failure }) { throw failure }
+            return try maintenance.withLock { _ in
+                let sound = try RunRepair(blocks, self).sound
+                if !sound.isEmpty { try replace(sound) }
+                return sound.keys.sorted()
+            }
+        }
+    }
+
+    private func replace(_ runs: [Position: [UInt8]]) throws {
+        do {
+            try archive.environment.write { [archive] transaction in
+                for (position, bytes) in runs { try transaction.put(archive.runs, Archive.key(position: position), bytes) }
+            }
+        } catch {
+            let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error
+            if let typed = typed as? EventLogError, typed.code == .diskFull { throw typed }
+            let failure = Self.poisoned(path, typed)
+            writer.withLock { $0.failure = failure }
+            throw failure
+        }
+        readers.withLock { $0 = [] }
+        writer.withLock { $0.forgetRuns() }
+    }
+}
+
+/// Damaged runs with blocks from elsewhere in them, and which of them are sound: found in memory, before anything is written.
+private struct RunRepair {
+    private struct Candidate {
+        /// As the archive would hold it.
+        var bytes: [UInt8]
+        var slices: [(log: LogID, firstSeq: Seq, leaves: [Hash256])]
+    }
+
+    /// The runs that may be kept, at their positions here.
+    private(set) var sound: [Position: [UInt8]] = [:]
+
+    init(_ blocks: [Position: [RunBlock]], _ store: EventStore) throws {
+        var candidates: [Position: Candidate] = [:]
+        for (position, blocks) in blocks { candidates[position] = try Self.candidate(position, blocks, store) }
+        let rows = try Self.rows(in: candidates, store)
+        for (position, candidate) in candidates where !Self.holds(candidate, rows, at: position) { candidates[position] = nil }
+        let trees = try Self.trees(of: rows, candidates, store)
+        for (position, candidate) in candidates where candidate.slices.allSatisfy({ trees[$0.log] == rows[$0.log]?.tree }) {
+            sound[position] = candidate.bytes
+        }
+    }
+
+    /// A run with its blocks; `nil` if it is not one that a store may take from a peer, or is not damaged at all.
+    private static func candidate(_ position: Position, _ blocks: [RunBlock], _ store: EventStore) throws -> Candidate? {
+        let value = try store.archive.environment.read { [archive = store.archive] transaction in
+            try transaction.get(archive.runs, Archive.key(position: position)).map { DecodedRun.isSound($0, at: position) ? [] : Array($0) }
+        }
+        guard var bytes = value, !bytes.isEmpty, RunBlocks.put(blocks, into: &bytes) else { return nil }
+        var segment = bytes
+        do {
+            try DecodedRun.move(&segment, from: position, to: SegmentCodec.position)
+            let run = try PreparedRun(segment) { try store.knownSeeds(of: $0) }
+            // A log that is not known here has no leaves, and no row.
+            return Candidate(bytes: bytes, slices: run.slices.map { ($0.log, $0.firstSeq, $0.leaves) })
+        } catch is RunError {
+            return nil
+        } catch is SegmentError {
+            return nil
+        } catch let error as EventLogError where error.code == .invalidArgument {
+            return nil
+        }
+    }
+
+    /// The archive's rows of all logs that the candidates, or the rows, name for these runs.
+    private static func rows(in candidates: [Position: Candidate], _ store: EventStore) throws -> [LogID: LogRow] {
+        var logs: Set<LogID> = []
+        try store.forEachRow { row in
+            if row.slices.contains(where: { candidates[$0.run] != nil }) { logs.insert(row.id) }
+            return true
+        }
+        return try store.archive.environment.read { [archive = store.archive] transaction in
+            var rows: [LogID: LogRow] = [:]
+            for log in logs { rows[log] = try archive.row(log, transaction) }
+            return rows
+        }
+    }
+
+    /// Whether a run's slices are those that the rows name, no more and no fewer.
+    private static func holds(_ candidate: Candidate, _ rows: [LogID: LogRow], at position: Position) -> Bool {
+        var count = 0
+        for (log, row) in rows {
+            for slice in row.slices where slice.run == position {
+                guard candidate.slices.indices.contains(slice.index), case let own = candidate.slices[slice.index], own.log == log,
+                    own.firstSeq == slice.firstSeq, own.leaves.count == slice.count
+                else { return false }
+                count += 1
+            }
+        }
+        return count == candidate.slices.count
+    }
+
+    /// The trees over the logs' archived events, the candidates' in the place of what is damaged; a log of which something cannot be read has none.
+    private static func trees(of rows: [LogID: LogRow], _ candidates: [Position: Candidate], _ store: EventStore) throws -> [LogID: CompactRange] {
+        var trees = rows.mapValues { _ in CompactRange() }
+        let reader = ArchiveReader(archive: store.archive, runsMax: 1)
+        for position in Set(rows.values.flatMap { $0.slices.map(\.run) }).sorted() {
+            do {
+                let slices = try candidates[position]?.slices ?? leaves(of: reader.run(at: position), rows, store)
+                for slice in slices {
+                    guard trees[slice.log]?.end == slice.firstSeq - 1 else { continue }
+                    for leaf in slice.leaves { trees[slice.log]?.append(leaf) }
+                }
+            } catch let error as EventLogError where error.code == .damaged {
+                continue  // What stands behind it has no tree to go on from.
+            }
+        }
+        return trees
+    }
+
+    /// The leaves of the slices of some logs.
+    private static func leaves(
+        of run: DecodedRun, _ rows: [LogID: LogRow], _ store: EventStore
+    ) throws -> [(log: LogID, firstSeq: Seq, leaves: [Hash256])] {
+        try run.slices.compactMap { slice in
+            guard let row = rows[slice.log] else { return nil }
+            var hasher = LeafHasher(try store.seeds(of: row))
+            var leaves: [Hash256] = []
+            for place in slice.range {
+                do {
+                    guard let leaf = try hasher.leaf(run.recorded(at: place)) else { return nil }
+                    leaves.append(leaf)
+                } catch is RunError {
+                    return nil
+                }
+            }
+            return (slice.log, slice.firstSeq, leaves)
+        }
+    }
+}

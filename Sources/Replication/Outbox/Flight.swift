@@ -1,0 +1,47 @@
+internal import EventLog
+
+/// Events of the outbox that go with one frame, and what must be kept before they leave.
+struct Flight {
+    private(set) var events: [PushedEvent] = []
+    /// Those that go for the first time, with the counters that were given to them.
+    private(set) var fresh: [OutboxEntry] = []
+    private(set) var counters: [LogID: UInt64] = [:]
+    private(set) var nextSending: UInt64
+    private let identity: ReplicaIdentity
+    private let bytesMax: Int
+    private let eventsMax: Int
+    private var bytes = 0
+
+    init(_ identity: ReplicaIdentity, firstSending: UInt64, bytesMax: Int, eventsMax: Int) {
+        self.identity = identity
+        nextSending = firstSending
+        self.bytesMax = bytesMax
+        self.eventsMax = eventsMax
+    }
+
+    /// `false`: there is no room for it.
+    mutating func add(_ entry: OutboxEntry, isFirst: Bool) -> Bool {
+        let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica)
+        let size = event.envelope.count + event.body.count + 32
+        guard events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
+        bytes += size
+        events.append(event)
+        return true
+    }
+
+    /// Gives an entry the next counter of its lane, which was `last(log)`. `false`: there is no room for it.
+    mutating func addFresh(_ entry: OutboxEntry, keepsPlace: Bool, after last: (LogID) throws -> UInt64) throws -> Bool {
+        var entry = entry
+        let log = entry.event.log
+        let counter = try counters[log] ?? last(log)
+        entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
+        entry.nonce = identity.nonce
+        entry.state = .sent
+        if !keepsPlace { entry.sending = nextSending }
+        guard add(entry, isFirst: true) else { return false }
+        if !keepsPlace { nextSending += 1 }
+        counters[log] = counter + 1
+        fresh.append(entry)
+        return true
+    }
+}

@@ -1,0 +1,58 @@
+internal import ConversationStore
+internal import EventLog
+
+/// The events in `lost`, by what tells that one of them has come again.
+struct LostEvents {
+    private var events: [LogID: [HLC: [RecordedEvent]]] = [:]
+
+    var isEmpty: Bool { events.isEmpty }
+
+    init(_ side: SideStore) throws { add(try Lost.read(side)) }
+
+    func has(_ log: LogID) -> Bool { events[log] != nil }
+
+    /// Those that an event is. Their maker may have given it a new origin when it offered it again, which keeps the time.
+    func found(as event: RecordedEvent) -> [RecordedEvent] {
+        let same = events[event.log]?[event.origin.hlc] ?? []
+        return same.filter { $0.event == event.event || Self.isErasedForm($0, event) }
+    }
+
+    /// Of an erased body the envelope tells. The origin alone does not: a device that was restored from a copy gives one out twice, with its time.
+    private static func isErasedForm(_ left: RecordedEvent, _ right: RecordedEvent) -> Bool {
+        (left.isErased || right.isErased) && left.origin == right.origin && left.event.author == right.event.author
+            && left.event.kindNumber == right.event.kindNumber && left.event.references == right.event.references
+    }
+
+    mutating func add(_ new: [RecordedEvent]) { for event in new { events[event.log, default: [:]][event.origin.hlc, default: []].append(event) } }
+
+    mutating func remove(_ gone: [RecordedEvent]) {
+        for event in gone {
+            var log = events[event.log] ?? [:]
+            let rest = log[event.origin.hlc]?.filter { $0 != event } ?? []
+            log[event.origin.hlc] = rest.isEmpty ? nil : rest
+            events[event.log] = log.isEmpty ? nil : log
+        }
+    }
+}
+
+extension Replica {
+    /// What was lost and has come again is lost no longer.
+    func settleLost(_ events: [RecordedEvent], _ state: inout State) throws {
+        if state.lost.isEmpty { return }
+        let found = events.flatMap { state.lost.found(as: $0) }
+        if found.isEmpty { return }
+        try side.write { try Lost.delete(found, in: SyncTables.lost, &$0) }
+        state.lost.remove(found)
+    }
+
+    /// The same of what this store holds behind a position of its own.
+    func settleLost(after position: Position, _ state: inout State) throws {
+        if state.lost.isEmpty { return }
+        var found: [RecordedEvent] = []
+        try store.log.replay(from: position + 1) { event in
+            if !state.lost.found(as: event).isEmpty { found.append(event) }
+            return true
+        }
+        try settleLost(found, &state)
+    }
+}

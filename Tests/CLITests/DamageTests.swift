@@ -1,0 +1,118 @@
+import Foundation
+import Testing
+
+@testable import EventLog
+
+/// The file `sync`, and rows that screens are shown from, go bad; at the terminal.
+@Suite("Damage beside the log") struct DamageTests {
+    private let folder: Folder
+    private let hub: ServedHub
+    private let ada: Device
+    private let chat: String
+
+    init() throws {
+        folder = try Folder()
+        let store = folder["hub"]
+        try #require(try Program.run("import", "--store", store, "--keep-going", Lines.fixtures + "/events/seed-2.jsonl.zst").status == 0)
+        ada = Device("user-6", in: folder)
+        hub = try ServedHub(store)
+        try ada.sync(hub)
+        let row = try #require(try ada.run("lobby", "--user", ada.user).objects().first)
+        chat = try #require(row["conversation_id"] as? String)
+        try ada.act("send", chat, "never sent")
+    }
+
+    private func overwrite(_ path: String, at range: Range<Int>) throws {
+        var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        bytes.replaceSubrange(range, with: Data(count: range.count))
+        try bytes.write(to: URL(fileURLWithPath: path))
+        try? FileManager.default.removeItem(atPath: path + "-lock")
+    }
+
+    private func problems(_ store: String) throws -> [String] {
+        let outcome = try Program.run("verify", "--store", store, "--json")
+        #expect(outcome.status == 65)
+        return try #require(try outcome.object()["problems"] as? [String])
+    }
+
+    @Test("A device's damaged sync is told by verify, salvaged by export, and made anew by sync --verify") func device() throws {
+        let side = ada.store + "/sync"
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: side))
+        let place = try #require(bytes.range(of: Data("checkpoint-key".utf8)) ?? bytes.range(of: Data("scope".utf8)))
+        try overwrite(side, at: place.upperBound..<place.upperBound + 4)
+        for problem in try problems(ada.store) { #expect(problem.hasPrefix("sync: ")) }
+        let verified = try Program.run("verify", "--store", ada.store, "--projections")
+        #expect(verified.status == 65 && verified.errors.contains("sync --verify") && !verified.errors.contains("rebuild"))
+        let salvaged = try Program.run("export", "--salvage", "--store", ada.store)
+        #expect(salvaged.status == 65 && salvaged.errors.contains("lost: sync: "), "\(salvaged.errors)")
+        #expect(salvaged.lines.last?.contains(#""text":"never sent""#) ?? false && salvaged.lines.last?.contains(#""pending":true}"#) ?? false)
+        #expect(salvaged.lines.count { $0.contains(#""pending":true"#) } == 1)
+
+        let synced = try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--verify", "--json")
+        #expect(synced.status == 0 && synced.errors.contains("/sync is damaged"), "\(synced.errors)")
+        #expect(try synced.object()["accepted"] as? Int == 1)
+        #expect(try Shown.timeline(hub.store, chat).last?.contains("never sent") ?? false)
+        #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
+        // The salvaged lines can be read again.
+        let other = folder["other"]
+        #expect(try Program.run("import", "--store", other, "-", input: salvaged.output).status == 0)
+        #expect(try Shown.timeline(other, chat).last?.contains("never sent") ?? false)
+    }
+
+    @Test("Of a sync that is cut short all that is lost is told; the device goes on under its user's name") func cut() throws {
+        let side = ada.store + "/sync"
+        try FileHandle(forWritingTo: URL(fileURLWithPath: side)).truncate(atOffset: 5000)
+        for command in ["outbox", "timeline"] {
+            let outcome = try command == "outbox" ? ada.run(command) : ada.run(command, chat)
+            #expect(outcome.status == 65 && outcome.errors.contains("convstore verify") && outcome.errors.contains("sync --verify"), "\(outcome.errors)")
+        }
+        #expect(try !problems(ada.store).isEmpty)
+        let salvaged = try Program.run("export", "--salvage", "--store", ada.store)
+        #expect(salvaged.status == 65 && salvaged.errors.contains("lost: sync: "), "\(salvaged.errors)")
+        let synced = try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--verify", "--json")
+        #expect(synced.status == 0 && synced.errors.contains("lost: sync: "), "\(synced.errors)")
+        #expect(try synced.object()["received"] as? Int ?? 99 < 10, "what is held does not come again")
+        #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
+        #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
+    }
+
+    @Test("A hub's damaged sync is told by verify and made anew by serve; devices go on") func served() throws {
+        #expect(hub.end() == 0)
+        try FileHandle(forWritingTo: URL(fileURLWithPath: hub.store + "/sync")).truncate(atOffset: 9000)
+        #expect(try !problems(hub.store).isEmpty)
+        #expect(try Program.run("lobby", "--store", hub.store, "--user", ada.user).errors.contains("convstore serve"))
+        // A hub is no device, whatever its user is called.
+        let taken = try Program.run("sync", "--store", hub.store, "--server", hub.url, "--user", ada.user, "--verify")
+        #expect(taken.status == 64, "\(taken.errors)")
+        let again = try ServedHub(hub.store)
+        let synced = try Program.run("sync", "--store", ada.store, "--server", again.url, "--user", ada.user, "--json").object()
+        #expect(synced["accepted"] as? Int == 1 && synced["received"] as? Int ?? 99 < 10)
+        #expect(again.end() == 0)
+        #expect(try Program.run("verify", "--store", hub.store).status == 0)
+    }
+
+    @Test("Damaged rows of what is shown: what reads them names the rebuild, verify finds them, sync --verify rebuilds") func rows() throws {
+        let archive = try Archive(directory: ada.store, isReadOnly: false, mapBytesMax: .max / 2)
+        let record = try archive.environment.read { try FoldRecord.read("conversations", archive, $0) }
+        let live = try #require(record.live)
+        let table = try #require(try archive.foldTable("conversations", live.number, creates: false)).table
+        var keys: [[UInt8]] = []
+        try archive.environment.read { transaction in
+            try transaction.forEach(table) { key, _ in
+                keys.append(Array(key))
+                return true
+            }
+        }
+        try archive.environment.write { transaction in for key in keys { try transaction.put(table, key, [UInt8](repeating: 3, count: 50)) } }
+        archive.environment.close()
+        let lobby = try ada.run("lobby", "--user", ada.user)
+        #expect(lobby.status == 65 && lobby.errors.contains("convstore rebuild"), "\(lobby.errors)")
+        #expect(try problems(ada.store) == ["the projection conversations: rows whose checksums do not match: \(keys.count); run `convstore rebuild`"])
+        #expect(try Program.run("verify", "--store", ada.store).errors.contains("convstore rebuild"))
+        let synced = try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--verify", "--json")
+        #expect(synced.status == 0 && synced.errors.contains("built anew"), "\(synced.errors)")
+        #expect(try synced.object()["accepted"] as? Int == 1 && synced.object()["received"] as? Int ?? 99 < 3)
+        #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
+        #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
+    }
+}

@@ -1,0 +1,123 @@
+import StoreTesting
+import Testing
+
+@testable import EventLog
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
+/// Bytes of the file `sync` go bad. CONVSTORE_DAMAGES=N does N of them instead of CI's share.
+@Suite("A damaged side store") struct SideDamageTests {
+    private let directory = TemporaryDirectory()
+    private static let tables = ["a", "b", "c"]
+
+    private typealias Content = [String: [[UInt8]: [UInt8]]]
+
+    /// Records of all sizes; some are written twice, so that pages of older states lie about. Answers what is there, and all that ever was.
+    private func build(_ path: String) throws -> (now: Content, ever: Content) {
+        try EventStore.open(at: path).close()
+        let side = try SideStore(directory: path, tables: Self.tables)
+        defer { side.close() }
+        var now: Content = [:]
+        var ever: Content = [:]
+        for round in 0..<6 as Range<UInt8> {
+            try side.write { transaction in
+                for (table, count, size) in [("a", 90, 60), ("b", 20, 900), ("c", 3, 9000)] {
+                    for number in 0..<UInt8(count) where number % 3 != round % 3 || round < 2 {
+                        let key = [number, 7], value = [UInt8](repeating: number ^ round &* 31, count: size + Int(round))
+                        try transaction.put(table, key, value)
+                        now[table, default: [:]][key] = value
+                        ever[table, default: [:]][key + [round]] = value
+                    }
+                }
+            }
+        }
+        return (now, ever)
+    }
+
+    private func content(_ path: String) throws -> Content {
+        let side = try SideStore(directory: path, tables: Self.tables, isReadOnly: true)
+        defer { side.close() }
+        var content: Content = [:]
+        for table in Self.tables {
+            try side.read { try $0.forEach(table) { key, value in content[table, default: [:]].updateValue(value, forKey: key) == nil } }
+        }
+        return content
+    }
+
+    private func damage(_ bytes: inout [UInt8], _ random: inout SeededGenerator) -> String {
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0:
+            bytes.removeLast(Int.random(in: 1...bytes.count, using: &random))
+            return "cut to \(bytes.count)"
+        case 1:
+            let start = Int.random(in: 0..<bytes.count, using: &random)
+            let end = min(bytes.count, start + Int.random(in: 1...4096, using: &random))
+            for index in start..<end { bytes[index] = 0 }
+            return "zeros in \(start)..<\(end)"
+        default:
+            let places = (0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0..<bytes.count, using: &random) }
+            for place in places { bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random) }
+            return "bits of \(places)"
+        }
+    }
+
+    @Test("I7: each damage is reported by verify or does no harm; what is salvaged was there, and what is missing is told") func campaign() throws {
+        let count = getenv("CONVSTORE_DAMAGES").flatMap { Int(String(cString: $0)) } ?? 300
+        let path = directory.store, file = SideStore.path(path)
+        let (now, ever) = try build(path)
+        #expect(try content(path) == now && EventStore.verify(at: path).problems == [])
+        let sound = try File(file, O_RDONLY).read(File(file, O_RDONLY).size, at: 0)
+        var (reported, complete, partial) = (0, 0, 0)
+        for seed in 0..<UInt64(count) {
+            var random = SeededGenerator(seed: seed)
+            var bytes = sound
+            let what = damage(&bytes, &random)
+            try Directory.remove(file)
+            try Directory.remove(file + "-lock")
+            try bytes.withUnsafeBytes { try File(file, O_RDWR | O_CREAT).write($0, at: 0) }
+            let report = try EventStore.verify(at: path)
+            if report.isSound {
+                #expect(try content(path) == now, "seed \(seed): \(what)")
+                continue
+            }
+            reported += 1
+            #expect(report.damaged == [.side] && report.problems.allSatisfy { $0.contains("sync") }, "seed \(seed): \(what): \(report.problems)")
+            let salvaged = try SideStore.salvage(directory: path)
+            #expect(!salvaged.isSound, "seed \(seed): \(what)")
+            var records: [String: [SideStore.Record]] = [:]
+            for table in Self.tables {
+                let found = salvaged[table]
+                records[table] = found.records
+                let known = ever[table]!
+                for (key, value) in found.records { #expect(known.contains { $0.key.dropLast() == key && $0.value == value }, "seed \(seed): \(what)") }
+                if found.isWhole, found.records.count == now[table]!.count { complete += 1 } else { partial += 1 }
+                #expect(found.isWhole || !salvaged.losses(of: [table]).isEmpty)
+                let isNow = now[table]! == Dictionary(found.records.map { ($0.key, $0.value) }) { first, _ in first }
+                #expect(isNow || !salvaged.losses(of: [table]).isEmpty, "seed \(seed): \(what): \(table) is another, and nobody says so")
+                #expect(!found.isWhole || found.records.count == now[table]!.count, "seed \(seed): \(what): \(table) lacks records, and nobody says so")
+            }
+            try SideStore.replace(directory: path, tables: Self.tables, with: records)
+            #expect(try EventStore.verify(at: path).problems == [])
+            #expect(try content(path).values.map(\.count).reduce(0, +) <= now.values.map(\.count).reduce(0, +))
+        }
+        #expect(reported > count / 3 && complete > partial / 2 && partial > 0, "\(reported) reported, \(complete) tables complete, \(partial) not")
+    }
+
+    @Test("A record that does not match its checksum is counted, and the others of its table are kept") func oneRecord() throws {
+        let path = directory.store
+        let (now, _) = try build(path)
+        let side = try SideStore(directory: path, tables: Self.tables)
+        let table = try #require(try side.environment.tables(["b"])[0])
+        try side.environment.write { try $0.put(table, [4, 7], [UInt8](repeating: 1, count: 500)) }
+        side.close()
+        let report = try EventStore.verify(at: path)
+        #expect(report.damaged == [.side] && report.problems == ["sync: records of the table b whose checksums do not match: 1"])
+        let salvaged = try SideStore.salvage(directory: path)
+        #expect(salvaged["b"].lost == 1 && salvaged["b"].records.count == now["b"]!.count - 1 && salvaged["a"].isWhole)
+        #expect(salvaged.losses(of: Self.tables) == ["sync: records of the table b that cannot be read: 1; sound: \(now["b"]!.count - 1)"])
+    }
+}

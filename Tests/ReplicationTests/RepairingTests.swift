@@ -1,0 +1,345 @@
+import ConversationStore
+import Foundation
+import StoreTesting
+import Testing
+
+@testable import Replication
+
+/// A replica of which bytes of runs are damaged, and the hub that has them.
+@Suite struct RepairingTests {
+    /// What a whole repair may cost on the wire.
+    private static let bytesMax = 128 << 10
+
+    /// What a session of a repair said.
+    private final class Session: Sendable {
+        struct State {
+            var sent: [[UInt8]] = []
+            var received: [[UInt8]] = []
+            var end: RepairEvent?
+        }
+        let state = Monitor(State())
+
+        var end: RepairEvent? { state.withLock { $0.end } }
+        var bytes: Int { state.withLock { ($0.sent + $0.received).reduce(0) { $0 + $1.count } } }
+        var received: [Frame] { state.withLock { $0.received.compactMap { try? Frame(decoding: $0) } } }
+    }
+
+    /// Repairs a closed device through a hub whose frames may be changed on their way.
+    private func repair(
+        _ path: String, _ hub: Hub, _ change: @escaping @Sendable (Frame) -> [Frame] = { [$0] }, asked: @escaping @Sendable (Frame) -> Frame = { $0 }
+    ) async throws -> Session {
+        let session = Session()
+        let repair = try #require(try Repair.begin(at: path))
+        let lower = Monitor<RepairConnection?>(nil)
+        let upper = hub.connect(
+            send: { message in
+                for frame in (try? Frame(decoding: message)).map(change) ?? [] {
+                    session.state.withLock { $0.received.append(frame.encoded()) }
+                    lower.withLock { $0 }?.receive(frame.encoded())
+                }
+            }, close: { _ in lower.withLock { $0 }?.disconnected() })
+        let connection = repair.connect(
+            token: "",
+            send: { message in
+                session.state.withLock { $0.sent.append(message) }
+                if let frame = try? Frame(decoding: message) { upper.receive(asked(frame).encoded()) }
+            }, close: { _ in upper.disconnected() }, observe: { event in session.state.withLock { $0.end = event } })
+        lower.withLock { $0 = connection }
+        connection.start()
+        try await eventually { session.end != nil }
+        repair.close()
+        return session
+    }
+
+    /// Spoils the so-many-eth of a device's runs that came as they lie.
+    private func damage(_ path: String, _ number: Int = 0, _ change: (inout [UInt8]) -> Void = { $0[$0.count / 2] ^= 0x10 }) throws {
+        var large: [Int] = []
+        let count = try EventStore.damageRun(at: path, number: .max)
+        for index in 0..<count {
+            _ = try EventStore.damageRun(at: path, number: index) { if $0.count >= Replica.wholeBytesMin { large.append(index) } }
+        }
+        try #require(large.indices.contains(number))
+        _ = try EventStore.damageRun(at: path, number: large[number], change: change)
+    }
+
+    /// Conversations of ada's, their events mixed, in so many large runs of the hub; and a closed device that holds the same runs.
+    private func fill(_ world: World, runs: Int, events: Int, people: [UserID] = [bob]) async throws -> (path: String, chat: ConversationID) {
+        var chats: [ConversationID] = []
+        for _ in 0..<5 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: people)) }
+        try world.hubStore.log.flush()
+        var random = SeededGenerator(seed: 7)
+        for _ in 0..<runs {
+            let messages = (0..<events).map { index in
+                let text = "message \(index) " + String(random.next(), radix: 36)
+                return Submission(message(text, in: chats[index % 5], by: ada, id: MessageID(high: random.next(), low: random.next())))
+            }
+            _ = try world.hubStore.log.appendBlocking(messages)
+            try world.hubStore.log.flush()
+        }
+        let device = try world.device(ada)
+        try await world.sync(device)
+        try device.close()
+        return (device.store.log.path, chats[0])
+    }
+
+    private func isWhole(_ event: RepairEvent?, repaired: Int) -> Bool {
+        if case .done(repaired, isWhole: true) = event { true } else { false }
+    }
+
+    /// Nothing was repaired, and the ordinary way brings everything back.
+    private func expectSalvaged(_ path: String, _ world: World) async throws {
+        let (_, lost) = try Replica.salvage(at: path)
+        #expect(!lost.isEmpty)
+        let device = try world.open(path, ada)
+        try await world.sync(device)
+        #expect(device.isWhole)
+        var heads: [Head] = []
+        try world.hubStore.log.forEachHead { head in
+            heads.append(head)
+            return true
+        }
+        for head in heads { #expect(try device.store.log.head(of: head.log) == head) }
+        try device.close()
+        #expect(try EventStore.verify(at: path).problems.isEmpty)
+    }
+
+    @Test func oneByteOfTheLargestRunCostsNoMoreThan128KiB() async throws {
+        try await withWorld { world in
+            let (path, _) = try await fill(world, runs: 1, events: 32_768)
+            let run = try #require(try world.hubStore.log.storedRun(containing: world.hubStore.log.lastPosition))
+            #expect(run.eventCount == 32_768 && run.bytes.count > 600 << 10)
+            try damage(path)
+            let session = try await repair(path, world.hub)
+            #expect(isWhole(session.end, repaired: 1), "\(String(describing: session.end))")
+            #expect(session.bytes <= Self.bytesMax)
+
+            // Wherever the byte lies: what is asked and answered about it.
+            let sound = try #require(try world.hubStore.log.storedRun(containing: run.firstPosition, movedTo: 77)).bytes
+            let peer = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
+            let places = [0, 5, 9, 13, 17, 21, 25, 29, 33, 41, 50, 54, 60, 100] + stride(from: 0, to: sound.count, by: sound.count / 8) + [sound.count - 1]
+            for place in places {
+                var spoiled = sound
+                spoiled[place] ^= 0x10
+                let question = Frame.fetch([], damaged: [DamagedRun(run, at: 77, bytes: spoiled)])
+                peer.forget()
+                peer.send(question)
+                try await eventually(seconds: 5) { !peer.frames.isEmpty }
+                guard case .repair(let answer)? = peer.frames.first else {
+                    Issue.record("byte \(place)")
+                    break
+                }
+                #expect(question.encoded().count + Frame.repair(answer).encoded().count < 16 << 10)
+                #expect(answer.position == 77 && RunBlocks.put(answer.blocks, into: &spoiled) && spoiled == sound, "byte \(place)")
+            }
+            peer.end()
+        }
+    }
+
+    @Test func severalRunsAreRepairedInOneSessionAndTheReplicaGoesOn() async throws {
+        try await withWorld { world in
+            let (path, chat) = try await fill(world, runs: 3, events: 1500)
+            for number in 0..<3 { try damage(path, number) { $0[700 * (number + 1)] ^= 1 } }
+            let session = try await repair(path, world.hub)
+            #expect(isWhole(session.end, repaired: 3) && session.bytes <= Self.bytesMax)
+            let device = try world.open(path, ada)
+            try await world.hubStore.send("later", to: chat, from: bob)
+            let live = world.follow(device)
+            try await eventually { live.isSettled || live.end != nil }
+            let received = live.log.withLock { $0.reduce(0) { if case .received(let events, _) = $1 { $0 + events } else { $0 } } }
+            #expect(received == 1 && live.end == nil)
+            live.connection.end()
+        }
+    }
+
+    @Test func aHubThatLiesChangesNothing() async throws {
+        try await withWorld { world in
+            let (path, _) = try await fill(world, runs: 1, events: 1500)
+            try damage(path) { $0[700] ^= 1 }
+            let lies: [@Sendable (RepairFrame) -> [Frame]] = [
+                { frame in
+                    var frame = frame
+                    frame.blocks[0].bytes[700] ^= 3
+                    return [.repair(frame)]
+                },
+                { frame in [.repair(RepairFrame(position: frame.position, blocks: [])), .repair(frame)] },
+                { frame in [.repair(RepairFrame(position: frame.position + 1, blocks: frame.blocks))] },
+                { frame in [.repair(RepairFrame(position: frame.position, blocks: Array(repeating: frame.blocks[0], count: 17)))] },
+                { _ in [] },
+            ]
+            for lie in lies {
+                let session = try await repair(path, world.hub) { frame in if case .repair(let repair) = frame { lie(repair) } else { [frame] } }
+                guard case .done(repaired: 0, isWhole: false)? = session.end else {
+                    Issue.record("\(String(describing: session.end))")
+                    continue
+                }
+            }
+            // A hub that never answers, and one that says what cannot be.
+            for code in [Bye.Code.goingAway, .protocolError] {
+                let session = try await repair(path, world.hub) { frame in if case .repair = frame { [.bye(Bye(code))] } else { [frame] } }
+                guard case .ended(let bye)? = session.end else {
+                    Issue.record("\(String(describing: session.end))")
+                    continue
+                }
+                #expect(bye.code == code)
+            }
+            // One of before, which skips the field that it does not know.
+            let session = try await repair(path, world.hub, asked: { frame in if case .fetch = frame { .fetch([]) } else { frame } })
+            guard case .done(repaired: 0, isWhole: false)? = session.end else {
+                Issue.record("\(String(describing: session.end))")
+                return
+            }
+            try await expectSalvaged(path, world)
+        }
+    }
+
+    @Test func runsThatTheHubHoldsAsOtherBytesAreAskedForByTheirEvents() async throws {
+        try await withWorld { world in
+            let (path, chat) = try await fill(world, runs: 1, events: 1500)
+            // A run of the device's own: what came live.
+            let device = try world.open(path, ada)
+            for index in 0..<20 { try await world.hubStore.send("live \(index)", to: chat, from: bob) }
+            try await world.sync(device)
+            try device.close()
+            let count = try EventStore.damageRun(at: path, number: .max)
+            _ = try EventStore.damageRun(at: path, number: count - 1)
+            let session = try await repair(path, world.hub)
+            guard case .done(repaired: 0, isWhole: false)? = session.end else {
+                Issue.record("\(String(describing: session.end))")
+                return
+            }
+            #expect(!session.received.contains { if case .repair = $0 { true } else { false } })
+            try await expectSalvaged(path, world)
+        }
+    }
+
+    @Test func whatIsSoundOrNoReplicaIsNotRepaired() async throws {
+        try await withWorld { world in
+            let (path, _) = try await fill(world, runs: 1, events: 20)
+            #expect(try Repair.begin(at: path) == nil)
+            let directory = world.directory
+            #expect(throws: ReplicaError.self) { try Repair.begin(at: directory + "/hub") }
+        }
+    }
+
+    @Test func strangersLearnNothing() async throws {
+        try await withWorld { world in
+            _ = try await fill(world, runs: 1, events: 300)
+            // A run in which eve has a conversation too, and one that is hers alone.
+            // In one commit: a flush that comes of itself must not come between them.
+            let (common, adas) = (ConversationID.random(), ConversationID.random())
+            let created: [Submission] = [
+                Submission(Event(conversation: common, author: eve, content: .conversationCreated(kind: .group, title: nil, participants: [ada]))),
+                Submission(Event(conversation: adas, author: ada, content: .conversationCreated(kind: .direct, title: nil, participants: [bob]))),
+                Submission(message("not for eve", in: adas, by: ada, id: .random())),
+            ]
+            try await world.hubStore.append(created, isAtomic: true)
+            try world.hubStore.log.flush()
+            let mixed = try #require(try world.hubStore.log.storedRun(containing: world.hubStore.log.lastPosition))
+            #expect(mixed.slices.count == 2)
+            let evesFirst = world.hubStore.log.lastPosition + 1
+            try await world.hubStore.send("for both", to: common, from: eve)
+            try world.hubStore.log.flush()
+            let shared = try #require(try world.hubStore.log.storedRun(containing: evesFirst))
+            let others = try #require(try world.hubStore.log.storedRun(containing: 6))
+
+            func answers(_ user: UserID, _ damaged: DamagedRun, scope: Scope = .mine) async throws -> [Frame] {
+                let peer = try await RawPeer(world.hub, user) { hello in
+                    hello.scope = scope
+                    hello.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0)
+                }
+                peer.forget()
+                peer.send(.fetch([], damaged: [damaged]))
+                peer.send(.ping(1))
+                try await eventually { peer.frames.contains(.pong(1)) }
+                let frames = peer.frames
+                peer.end()
+                return frames.filter { $0 != .pong(1) }
+            }
+            func spoiled(_ run: StoredRun, _ log: LogID? = nil) -> DamagedRun {
+                var bytes = run.bytes
+                bytes[bytes.count - 1] ^= 1
+                var damaged = DamagedRun(run, at: 1, bytes: bytes)
+                if let log, let slice = run.slices.first(where: { $0.log == log }) { (damaged.log, damaged.seq) = (slice.log, slice.firstSeq) }
+                return damaged
+            }
+            // Of a log that is not there, of runs of others, and of one that is only in part eve's: the same silence, whatever the checks say.
+            let absent = DamagedRun(log: .conversation(.random()), seq: 1, position: 1, byteCount: others.bytes.count, checks: spoiled(others).checks)
+            for damaged in [absent, spoiled(others), spoiled(mixed), spoiled(mixed, .conversation(common))] {
+                #expect(try await answers(eve, damaged) == [])
+            }
+            for (user, run) in [(eve, shared), (ada, shared), (ada, mixed), (ada, others), (bob, others)] {
+                guard case .repair(let repair)? = try await answers(user, spoiled(run)).first else {
+                    Issue.record("\(user) is not answered")
+                    continue
+                }
+                #expect(repair.blocks.map(\.number) == [(run.bytes.count - 1) / RunBlocks.blockBytes])
+            }
+            // What the scope leaves out is not spoken of, nor what differs in nothing or in everything.
+            #expect(try await answers(ada, spoiled(others), scope: .conversations([])) == [])
+            #expect(try await answers(ada, DamagedRun(others, at: 1, bytes: others.bytes)) == [])
+            // Who has left has what was before.
+            try await world.hubStore.append(Event(conversation: common, author: ada, content: .participantLeft(eve)))
+            try await world.hubStore.send("behind the leaving", to: common, from: ada)
+            try world.hubStore.log.flush()
+            let late = try #require(try world.hubStore.log.storedRun(containing: world.hubStore.log.lastPosition))
+            #expect(try await answers(eve, spoiled(shared)).count == 1)
+            #expect(try await answers(eve, spoiled(late)) == [])
+        }
+    }
+
+    @Test func whoCameLaterGetsNoRunFromBefore() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+            try await world.hubStore.append(Event(conversation: chat, author: ada, content: .conversationUpdated(title: nil, attributes: [attribute])))
+            try await world.hubStore.send("before", to: chat, from: ada)
+            try world.hubStore.log.flush()
+            let before = try #require(try world.hubStore.log.storedRun(containing: 1))
+            try await world.hubStore.append(Event(conversation: chat, author: ada, content: .participantJoined(eve)))
+            var bytes = before.bytes
+            bytes[0] ^= 1
+            for (user, count) in [(eve, 0), (bob, 1)] {
+                let peer = try await RawPeer(world.hub, user) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
+                peer.send(.fetch([], damaged: [DamagedRun(before, at: 1, bytes: bytes)]))
+                peer.send(.ping(1))
+                try await eventually { peer.frames.contains(.pong(1)) }
+                #expect(peer.frames.count { if case .repair = $0 { true } else { false } } == count)
+                peer.end()
+            }
+        }
+    }
+
+    @Test func whatDiffersInTooMuchIsNotAnsweredAndAskingCostsTheAllowance() async throws {
+        try await withWorld { world in
+            _ = try await fill(world, runs: 1, events: 8000)
+            let run = try #require(try world.hubStore.log.storedRun(containing: world.hubStore.log.lastPosition))
+            #expect(run.bytes.count > WireLimits.repairBytesMax * 2)
+            let peer = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
+            peer.forget()
+            let most = WireLimits.repairBytesMax / RunBlocks.blockBytes
+            for count in [most, most + 1] {
+                var bytes = run.bytes
+                for block in 0..<count { bytes[block * RunBlocks.blockBytes] ^= 1 }
+                peer.send(.fetch([], damaged: [DamagedRun(run, at: 1, bytes: bytes)]))
+            }
+            peer.send(.ping(1))
+            try await eventually { peer.frames.contains(.pong(1)) }
+            let repairs = peer.frames.compactMap { if case .repair(let repair) = $0 { repair.blocks.count } else { nil } }
+            #expect(repairs == [most])
+            // As much for what is not there: of many questions most wait, for longer than anybody looks.
+            let absent = DamagedRun(log: .user(eve), seq: 1, position: 1, byteCount: 1, checks: [1])
+            for _ in 0..<40 { peer.send(.fetch([], damaged: Array(repeating: absent, count: WireLimits.damagedMax))) }
+            try await eventually { peer.footprint > 200 }
+            #expect(peer.bye == nil)
+            peer.end()
+        }
+    }
+}
+
+extension DamagedRun {
+    /// A run as a replica has it at a position, with other bytes.
+    fileprivate init(_ run: StoredRun, at position: Position, bytes: [UInt8]) {
+        self.init(
+            log: run.slices[0].log, seq: run.slices[0].firstSeq, position: position, byteCount: bytes.count, checks: RunBlocks.checks(of: bytes))
+    }
+}
