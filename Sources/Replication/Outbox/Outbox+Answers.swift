@@ -27,6 +27,8 @@ extension Outbox {
         var gone: [OutboxEntry] = []
         for answer in accepted {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
+            if !entry.isCounted { acceptedCount += 1 }
+            entry.isCounted = true
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             switch try standing(entry) {
             case .held: gone.append(entry)
@@ -83,6 +85,7 @@ extension Outbox {
                 gone.append(entry)
             }
         }
+        acceptedCount += gone.count { !$0.isCounted }
         let known = Set(gone.map(\.id))
         for log in logs { gone += try table.accepted(in: log).filter { try !known.contains($0.id) && standing($0) == .held } }
         return try remove(gone)

@@ -11,6 +11,8 @@ final class Outbox {
     /// Sent in a session before and not answered: to be sent again, in this order, the last first.
     private var again: [UInt64] = []
     var identity: ReplicaIdentity
+    /// Entries that became the hub's and were not told of yet.
+    var acceptedCount = 0
 
     /// In the order made.
     var entries: [OutboxEntry] { table.all }
@@ -151,6 +153,11 @@ final class Outbox {
     }
 
     // Sending.
+
+    func takeAcceptedCount() -> Int {
+        defer { acceptedCount = 0 }
+        return acceptedCount
+    }
 
     /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
     /// set back knows nothing of it.

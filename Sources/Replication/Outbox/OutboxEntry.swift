@@ -25,6 +25,8 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     var sending: UInt64 = 0
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?
+    /// It was counted as accepted, which may happen again on a new connection.
+    var isCounted = false
 
     struct Record: Hashable, Sendable {
         var seq: Seq

@@ -163,6 +163,9 @@ extension Replica {
         }
     }
 
+    /// So many of the replica's own events became the hub's since this was asked last, whether an answer told it or the events themselves: each once.
+    func takeAcceptedCount() -> Int { state.withLock { $0.outbox.takeAcceptedCount() } }
+
     /// The hub has decided nothing of what was sent and not answered.
     func sendAgain() { state.withLock { $0.outbox.sendAgain() } }
 

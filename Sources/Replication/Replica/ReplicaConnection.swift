@@ -243,6 +243,9 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         isCaughtUp = false
         observe(.received(events: kept.events, bytes: bytes))
+        // Own events may come back before the answer to them.
+        let accepted = replica.takeAcceptedCount()
+        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
         for log in kept.grown { missing[log] = nil }
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
@@ -257,7 +260,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
         let isReborn = try replica.answered(accepted, refused)
-        observe(.answered(accepted: accepted.count, refused: refused.count))
+        observe(.answered(accepted: replica.takeAcceptedCount(), refused: refused.count))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
         perform(session.fetch(notMissingYet(try replica.wishes(for: accepted))))
