@@ -14,7 +14,7 @@ TEST_BUDGET ?= 500
 SEEDS ?= 1000
 TEST_SEEDS ?= 60
 # Tests that run at once: more only make each one late, and what waits for a deadline fails.
-TEST_WIDTH ?= 6
+TEST_WIDTH ?= 4
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
 	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
 
