@@ -149,7 +149,7 @@ import Testing
         let file = try folder.write("exact", exact.replacing("\"seq\":2,", with: "\"seq\":9,"))
         let outcome = try Program.run("import", "--store", store, "--exact", "--json", file)
         #expect(outcome.status == 65)
-        #expect(outcome.errors.contains("\(file): "))
+        #expect(outcome.errors.contains("\(file): line 2: "))
         #expect(try outcome.object()["accepted"] as? Int == 1)
     }
 

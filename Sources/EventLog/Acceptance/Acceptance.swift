@@ -74,7 +74,7 @@ enum Acceptance {
             let other = state.row.person(user).map { state.row.people[$0] }
             if mayRepeat, let other, other.leftSeq != 0, other.joinedSeq == 0 { return .duplicate(other.leftSeq) }
             guard isParticipant else { return notParticipant }
-            return other.map { $0.joinedSeq != 0 } ?? false ? .accept(targetSeq: 0) : notParticipant
+            return other.map { $0.joinedSeq != 0 } ?? false ? .accept(targetSeq: 0) : .refuse(Refusal(.notParticipant, "user"))
         case .participantJoined(let user):
             guard isParticipant else { return notParticipant }
             if let other = state.row.person(user), state.row.people[other].joinedSeq != 0 { return .duplicate(state.row.people[other].joinedSeq) }

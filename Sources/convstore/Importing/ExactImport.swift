@@ -7,6 +7,8 @@ struct ExactImport {
     private let store: ImportStore
     private(set) var count = ImportCount()
     private var records: [RecordedEvent] = []
+    /// Where each of them stands in its file.
+    private var lineNumbers: [Int] = []
     private var secrets: [LogID: [UInt8]] = [:]
     private var bytes = 0
 
@@ -35,7 +37,11 @@ struct ExactImport {
                         Refusal(.malformed, "secret"), path, lines.number,
                         "Log \(line.record.log) begins without its secret, as in an export that is not exact: import that without --exact")
                 }
+                if let secret = line.secret, PuncturedSeeds(secret: secret) == nil {
+                    try refuse(Refusal(.malformed, "secret"), path, lines.number, "The secret of log \(line.record.log) cannot be read")
+                }
                 records.append(line.record)
+                lineNumbers.append(lines.number)
                 if let secret = line.secret { secrets[line.record.log] = secret }
             case .failure(let refusal):
                 let refusal = lines.isTooLong ? Refusal(.tooLarge, "line") : refusal
@@ -65,10 +71,13 @@ struct ExactImport {
             count.accepted += try store.adoptBlocking(records, secrets: secrets).count
         } catch let error as EventLogError where error.code == .invalidArgument {
             // What stands before the one that cannot follow is kept.
-            count.accepted += Int(store.lastPosition - before)
-            throw Failure(.data, "\(path): \(error.message). Only what `export --exact` wrote can be taken")
+            let taken = Int(store.lastPosition - before)
+            count.accepted += taken
+            let line = lineNumbers.indices.contains(taken) ? "line \(lineNumbers[taken]): " : ""
+            throw Failure(.data, "\(path): \(line)\(error.message). Only what `export --exact` wrote can be taken")
         }
         records.removeAll(keepingCapacity: true)
+        lineNumbers.removeAll(keepingCapacity: true)
         secrets.removeAll(keepingCapacity: true)
     }
 

@@ -4,19 +4,20 @@ extension Failure {
     /// A refusal of the store: its code, and what that means.
     init(_ refusal: Refusal) {
         let detail = refusal.detail.isEmpty ? "" : " (\(refusal.detail))"
-        self.init(.data, "refused: \(refusal.code.rawValue)\(detail): \(refusal.code.meaning)")
+        self.init(.data, "refused: \(refusal.code.rawValue)\(detail): \(refusal.meaning)")
     }
 }
 
-extension RefusalCode {
+extension Refusal {
     /// For people.
     fileprivate var meaning: String {
-        switch self {
+        switch code {
         case .malformed: "an event must not have that there (docs/EVENTS.md names what each takes)"
         case .tooLarge: "that is more than an event may hold"
         case .unknownConversation: "there is no such conversation"
         case .conversationConflict: "a conversation of this id exists, and it is another one"
-        case .notParticipant: "the author, or who is named, takes no part in this conversation"
+        case .notParticipant where detail == "user": "who is to leave takes no part in this conversation"
+        case .notParticipant: "the author takes no part in this conversation"
         case .unknownMessage: "there is no such message in this conversation"
         case .messageConflict: "a message of this id exists, and it is another one"
         case .chunkGap: "a chunk is missing before this one"
