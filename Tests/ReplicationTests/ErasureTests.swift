@@ -1,4 +1,5 @@
 import ConversationStore
+import Foundation
 import Testing
 
 @testable import Replication
@@ -80,6 +81,70 @@ import Testing
             try expectSame(world, device, chat)
             #expect(try device.lostEvents().count == 4)
         }
+    }
+
+    @Test("A log that comes anew forgets nothing of its device's own, should the hub be set back once more before it has come")
+    func setBackWhileAnew() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try world.backUpHub()
+            let empty = world.directory + "/backup-empty"
+            try FileManager.default.moveItem(atPath: world.directory + "/backup", toPath: empty)
+            var device = try world.device(bob)
+            try await world.sync(device)
+            try device.append(message("bob's own", in: chat, by: bob))
+            try await world.sync(device)
+            try world.backUpHub()
+            for index in 0..<3 { try await world.hubStore.send("lost \(index)", to: chat, from: ada) }
+            try await world.sync(device)
+            try device.store.log.erase(log: .conversation(chat), seq: 4)
+            try world.restoreHub()
+            for index in 0..<6 { try await world.hubStore.send("new \(index)", to: chat, from: ada) }
+
+            // The device cuts off what was lost, then learns that it lacks a salt, and drops the log.
+            for _ in 0..<3 where try device.store.log.lastSeq(of: .conversation(chat)) > 0 {
+                let session = world.follow(device)
+                try await eventually { session.isSettled || session.end != nil }
+                guard case .mustReopen = session.end else { break }
+                let path = device.store.log.path
+                try device.close()
+                device = try world.open(path, bob)
+            }
+            try #require(try device.store.log.lastSeq(of: .conversation(chat)) == 0)
+            try FileManager.default.moveItem(atPath: empty, toPath: world.directory + "/backup")
+            try world.restoreHub()
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+            let texts = try events(of: chat, world.hubStore).compactMap { event -> String? in
+                if case .messageSent(let message) = event.event.content { message.text } else { nil }
+            }
+            #expect(texts == ["bob's own"])
+        }
+    }
+
+    @Test("What was lost has not come again because another event, of which the body is gone, has its origin")
+    func lostUnderAnotherOrigin() throws {
+        let chat = ConversationID.random()
+        let origin = Origin(replica: ReplicaID(high: 1, low: 1), counter: 1, hlc: HLC(rawValue: 7))
+        func recorded(_ content: Event.Content, isErased: Bool = false) -> RecordedEvent {
+            RecordedEvent(
+                log: .conversation(chat), seq: 2, position: 2, origin: origin, hlc: HLC(rawValue: 9),
+                event: Event(conversation: chat, author: bob, content: content), targetSeq: nil, isErased: isErased)
+        }
+        let lost = recorded(title("lost", of: chat, by: bob).content)
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-\(UUID().uuidString)").path
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let side = try SideStore(directory: directory, tables: SyncTables.names)
+        defer { side.close() }
+        var events = try LostEvents(side)
+        events.add([lost])
+        #expect(events.found(as: lost) == [lost])
+        #expect(events.found(as: recorded(.conversationUpdated(title: nil, attributes: []), isErased: true)) == [lost])
+        #expect(events.found(as: recorded(.custom(name: "", payload: []), isErased: true)).isEmpty)
+        #expect(events.found(as: recorded(title("another", of: chat, by: bob).content)).isEmpty)
+        events.remove([lost])
+        #expect(events.isEmpty)
     }
 
     @Test("Under a secret that lacks a salt a body goes, and the leaf stays")
