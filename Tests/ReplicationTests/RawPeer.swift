@@ -29,6 +29,16 @@ final class RawPeer: Sendable {
     /// As if the peer had had so many events read beyond its allowance.
     func overspend(_ events: Int) { connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: WorkAllowance.eventsMax + events)) } }
 
+    /// What it takes of its allowance to answer what is asked about a damaged run.
+    func cost(of damaged: DamagedRun) async throws -> Int {
+        try await withCheckedThrowingContinuation { continuation in
+            connection.mailbox.post { [self] in
+                let left = connection.allowance.left
+                continuation.resume(with: Result { try connection.repair(damaged) }.map { left - connection.allowance.left })
+            }
+        }
+    }
+
     var footprint: Int { connection.footprint }
     var bye: Bye? { heard.withLock { $0.end } }
     var frames: [Frame] { heard.withLock { $0.frames } }

@@ -7,61 +7,6 @@ import Testing
 
 /// A replica of which bytes of runs are damaged, and the hub that has them.
 @Suite struct RepairingTests {
-    /// What a whole repair may cost on the wire.
-    private static let bytesMax = 128 << 10
-
-    /// What a session of a repair said.
-    private final class Session: Sendable {
-        struct State {
-            var sent: [[UInt8]] = []
-            var received: [[UInt8]] = []
-            var end: RepairEvent?
-        }
-        let state = Monitor(State())
-
-        var end: RepairEvent? { state.withLock { $0.end } }
-        var bytes: Int { state.withLock { ($0.sent + $0.received).reduce(0) { $0 + $1.count } } }
-        var received: [Frame] { state.withLock { $0.received.compactMap { try? Frame(decoding: $0) } } }
-    }
-
-    /// Repairs a closed device through a hub whose frames may be changed on their way.
-    private func repair(
-        _ path: String, _ hub: Hub, _ change: @escaping @Sendable (Frame) -> [Frame] = { [$0] }, asked: @escaping @Sendable (Frame) -> Frame = { $0 }
-    ) async throws -> Session {
-        let session = Session()
-        let repair = try #require(try Repair.begin(at: path))
-        let lower = Monitor<RepairConnection?>(nil)
-        let upper = hub.connect(
-            send: { message in
-                for frame in (try? Frame(decoding: message)).map(change) ?? [] {
-                    session.state.withLock { $0.received.append(frame.encoded()) }
-                    lower.withLock { $0 }?.receive(frame.encoded())
-                }
-            }, close: { _ in lower.withLock { $0 }?.disconnected() })
-        let connection = repair.connect(
-            token: "",
-            send: { message in
-                session.state.withLock { $0.sent.append(message) }
-                if let frame = try? Frame(decoding: message) { upper.receive(asked(frame).encoded()) }
-            }, close: { _ in upper.disconnected() }, observe: { event in session.state.withLock { $0.end = event } })
-        lower.withLock { $0 = connection }
-        connection.start()
-        try await eventually { session.end != nil }
-        repair.close()
-        return session
-    }
-
-    /// Spoils the so-many-eth of a device's runs that came as they lie.
-    private func damage(_ path: String, _ number: Int = 0, _ change: (inout [UInt8]) -> Void = { $0[$0.count / 2] ^= 0x10 }) throws {
-        var large: [Int] = []
-        let count = try EventStore.damageRun(at: path, number: .max)
-        for index in 0..<count {
-            _ = try EventStore.damageRun(at: path, number: index) { if $0.count >= Replica.wholeBytesMin { large.append(index) } }
-        }
-        try #require(large.indices.contains(number))
-        _ = try EventStore.damageRun(at: path, number: large[number], change: change)
-    }
-
     /// Conversations of ada's, their events mixed, in so many large runs of the hub; and a closed device that holds the same runs.
     private func fill(_ world: World, runs: Int, events: Int, people: [UserID] = [bob]) async throws -> (path: String, chat: ConversationID) {
         var chats: [ConversationID] = []
@@ -82,36 +27,15 @@ import Testing
         return (device.store.log.path, chats[0])
     }
 
-    private func isWhole(_ event: RepairEvent?, repaired: Int) -> Bool {
-        if case .done(repaired, isWhole: true) = event { true } else { false }
-    }
-
-    /// Nothing was repaired, and the ordinary way brings everything back.
-    private func expectSalvaged(_ path: String, _ world: World) async throws {
-        let (_, lost) = try Replica.salvage(at: path)
-        #expect(!lost.isEmpty)
-        let device = try world.open(path, ada)
-        try await world.sync(device)
-        #expect(device.isWhole)
-        var heads: [Head] = []
-        try world.hubStore.log.forEachHead { head in
-            heads.append(head)
-            return true
-        }
-        for head in heads { #expect(try device.store.log.head(of: head.log) == head) }
-        try device.close()
-        #expect(try EventStore.verify(at: path).problems.isEmpty)
-    }
-
     @Test func oneByteOfTheLargestRunCostsNoMoreThan128KiB() async throws {
         try await withWorld { world in
             let (path, _) = try await fill(world, runs: 1, events: 32_768)
             let run = try #require(try world.hubStore.log.storedRun(containing: world.hubStore.log.lastPosition))
             #expect(run.eventCount == 32_768 && run.bytes.count > 600 << 10)
-            try damage(path)
-            let session = try await repair(path, world.hub)
-            #expect(isWhole(session.end, repaired: 1), "\(String(describing: session.end))")
-            #expect(session.bytes <= Self.bytesMax)
+            try world.damage(path)
+            let session = try await world.repair(path)
+            #expect(session.isWhole(repaired: 1), "\(String(describing: session.end))")
+            #expect(session.bytes <= RepairSession.bytesMax)
 
             // Wherever the byte lies: what is asked and answered about it.
             let sound = try #require(try world.hubStore.log.storedRun(containing: run.firstPosition, movedTo: 77)).bytes
@@ -138,9 +62,9 @@ import Testing
     @Test func severalRunsAreRepairedInOneSessionAndTheReplicaGoesOn() async throws {
         try await withWorld { world in
             let (path, chat) = try await fill(world, runs: 3, events: 1500)
-            for number in 0..<3 { try damage(path, number) { $0[700 * (number + 1)] ^= 1 } }
-            let session = try await repair(path, world.hub)
-            #expect(isWhole(session.end, repaired: 3) && session.bytes <= Self.bytesMax)
+            for number in 0..<3 { try world.damage(path, number) { $0[700 * (number + 1)] ^= 1 } }
+            let session = try await world.repair(path)
+            #expect(session.isWhole(repaired: 3) && session.bytes <= RepairSession.bytesMax)
             let device = try world.open(path, ada)
             try await world.hubStore.send("later", to: chat, from: bob)
             let live = world.follow(device)
@@ -154,7 +78,7 @@ import Testing
     @Test func aHubThatLiesChangesNothing() async throws {
         try await withWorld { world in
             let (path, _) = try await fill(world, runs: 1, events: 1500)
-            try damage(path) { $0[700] ^= 1 }
+            try world.damage(path) { $0[700] ^= 1 }
             let lies: [@Sendable (RepairFrame) -> [Frame]] = [
                 { frame in
                     var frame = frame
@@ -167,7 +91,7 @@ import Testing
                 { _ in [] },
             ]
             for lie in lies {
-                let session = try await repair(path, world.hub) { frame in if case .repair(let repair) = frame { lie(repair) } else { [frame] } }
+                let session = try await world.repair(path) { frame in if case .repair(let repair) = frame { lie(repair) } else { [frame] } }
                 guard case .done(repaired: 0, isWhole: false)? = session.end else {
                     Issue.record("\(String(describing: session.end))")
                     continue
@@ -175,7 +99,7 @@ import Testing
             }
             // A hub that never answers, and one that says what cannot be.
             for code in [Bye.Code.goingAway, .protocolError] {
-                let session = try await repair(path, world.hub) { frame in if case .repair = frame { [.bye(Bye(code))] } else { [frame] } }
+                let session = try await world.repair(path) { frame in if case .repair = frame { [.bye(Bye(code))] } else { [frame] } }
                 guard case .ended(let bye)? = session.end else {
                     Issue.record("\(String(describing: session.end))")
                     continue
@@ -183,32 +107,12 @@ import Testing
                 #expect(bye.code == code)
             }
             // One of before, which skips the field that it does not know.
-            let session = try await repair(path, world.hub, asked: { frame in if case .fetch = frame { .fetch([]) } else { frame } })
+            let session = try await world.repair(path, asked: { frame in if case .fetch = frame { .fetch([]) } else { frame } })
             guard case .done(repaired: 0, isWhole: false)? = session.end else {
                 Issue.record("\(String(describing: session.end))")
                 return
             }
-            try await expectSalvaged(path, world)
-        }
-    }
-
-    @Test func runsThatTheHubHoldsAsOtherBytesAreAskedForByTheirEvents() async throws {
-        try await withWorld { world in
-            let (path, chat) = try await fill(world, runs: 1, events: 1500)
-            // A run of the device's own: what came live.
-            let device = try world.open(path, ada)
-            for index in 0..<20 { try await world.hubStore.send("live \(index)", to: chat, from: bob) }
-            try await world.sync(device)
-            try device.close()
-            let count = try EventStore.damageRun(at: path, number: .max)
-            _ = try EventStore.damageRun(at: path, number: count - 1)
-            let session = try await repair(path, world.hub)
-            guard case .done(repaired: 0, isWhole: false)? = session.end else {
-                Issue.record("\(String(describing: session.end))")
-                return
-            }
-            #expect(!session.received.contains { if case .repair = $0 { true } else { false } })
-            try await expectSalvaged(path, world)
+            try await world.expectSalvaged(path)
         }
     }
 

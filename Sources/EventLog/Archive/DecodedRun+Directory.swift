@@ -73,6 +73,23 @@ extension DecodedRun {
         return header.frames.allSatisfy { XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[$0.range]), seed: position) == $0.checksum }
     }
 
+    /// What a run holds, in the order of the commits; `nil` if more of it is damaged than its texts.
+    static func spans(of bytes: [UInt8], at position: Position) -> [EventSpan]? {
+        guard let run = try? bytes.withUnsafeBytes({ try DecodedRun($0, at: position, decompressor: ZstdDecompressor()) }) else { return nil }
+        var spans: [EventSpan] = []
+        var last: UInt32?
+        for place in run.order {
+            let event = run.events[Int(place)]
+            if event.slice == last {
+                spans[spans.count - 1].count += 1
+            } else {
+                spans.append(EventSpan(log: run.slices[Int(event.slice)].log, firstSeq: event.seq, count: 1))
+                last = event.slice
+            }
+        }
+        return spans
+    }
+
     /// Makes a run one of another first position, on which all its checksums rest. Checks those that it has.
     static func move(_ bytes: inout [UInt8], from old: Position, to new: Position) throws {
         do {

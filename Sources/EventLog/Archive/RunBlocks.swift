@@ -13,6 +13,11 @@ package enum RunBlocks {
         }
     }
 
+    /// Whether a damaged run has a check for each of its blocks.
+    package static func hasAllChecks(_ damaged: DamagedRun) -> Bool {
+        damaged.checks.count == damaged.byteCount / blockBytes + (damaged.byteCount % blockBytes == 0 ? 0 : 1)
+    }
+
     /// The blocks of which another copy has other checks; `nil`: it has not as many blocks.
     package static func blocks(of bytes: [UInt8], unlike checks: [UInt64]) -> [RunBlock]? {
         let own = Self.checks(of: bytes)
@@ -58,12 +63,15 @@ package struct DamagedRun: Hashable, Sendable {
     package var byteCount: Int
     /// Of its blocks as they are now.
     package var checks: [UInt64]
+    /// All its events, in their order: another store that holds no such run encodes it from these. Empty: not told.
+    package var spans: [EventSpan]
 
-    package init(log: LogID, seq: Seq, position: Position, byteCount: Int, checks: [UInt64]) {
+    package init(log: LogID, seq: Seq, position: Position, byteCount: Int, checks: [UInt64], spans: [EventSpan] = []) {
         self.log = log
         self.seq = seq
         self.position = position
         self.byteCount = byteCount
         self.checks = checks
+        self.spans = spans
     }
 }

@@ -3,7 +3,7 @@ package enum SegmentCodec {
     /// A seq that no log reaches: what is counted from it does not overflow.
     private static let seqMax: Seq = 1 << 62
     /// A segment's position, on which its checksums rest.
-    static let position: Position = 1
+    package static let position: Position = 1
     /// No stored run holds more events.
     package static let eventsMax = RunShape().eventsMax
     /// No stored run holds more bytes, decompressed: its texts and one more event, and the envelopes' columns, were each author another one.

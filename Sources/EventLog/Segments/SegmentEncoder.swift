@@ -8,8 +8,9 @@ package final class SegmentEncoder {
 
     /// One segment of events in commit order, at least one; each log's must follow each other.
     ///
+    /// - Parameter position: that its checksums are made for: a segment's, unless another store's copy is to be compared.
     /// - Throws: `SegmentError` with code `malformed`, should a log's seqs have a hole, or an erased event no commitment.
-    package func encode(_ events: [RecordedEvent]) throws -> [UInt8] {
+    package func encode(_ events: [RecordedEvent], at position: Position = SegmentCodec.position) throws -> [UInt8] {
         precondition(!events.isEmpty, "a segment holds at least one event")
         bodies.removeAll()
         out.removeAll()
@@ -29,7 +30,7 @@ package final class SegmentEncoder {
             return PendingEvent(envelope: Envelope(event), body: body, commitment: event.commitment)
         }
         do {
-            _ = try encoder.encode(pending, at: SegmentCodec.position, into: &out)
+            _ = try encoder.encode(pending, at: position, into: &out)
         } catch is CodecError {
             throw SegmentError(.malformed, "a log's seqs have a hole (I2)")
         }

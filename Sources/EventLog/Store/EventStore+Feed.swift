@@ -1,16 +1,19 @@
 /// What shipping a store's events to others needs.
 extension EventStore {
     /// The runs of the archive that hold a log's events from a seq on, ascending. What they lack lies in the journal.
-    package func runs(of log: LogID, from seq: Seq) throws -> [Position] {
+    package func runs(of log: LogID, from seq: Seq, through last: Seq = .max) throws -> [Position] {
         try checkOpen()
         guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) else { return [] }
-        return row.slices.filter { $0.firstSeq + Seq($0.count) > seq }.map(\.run)
+        return row.slices.filter { $0.firstSeq + Seq($0.count) > seq && $0.firstSeq <= last }.map(\.run)
     }
 
     /// Gives those events of a run that are wanted, log by log: the closure says from which seq through which; `nil`: none of the log.
-    package func forEachEvent(inRun position: Position, wanted: (LogID) -> ClosedRange<Seq>?, _ body: (RecordedEvent) throws -> Void) throws {
+    ///
+    /// - Returns: how many events the run holds, wanted or not: all were decoded.
+    @discardableResult
+    package func forEachEvent(inRun position: Position, wanted: (LogID) -> ClosedRange<Seq>?, _ body: (RecordedEvent) throws -> Void) throws -> Int {
         try checkOpen()
-        try withReader { reader in
+        return try withReader { reader in
             let run = try reader.run(at: position)
             for slice in run.slices {
                 guard let range = wanted(slice.log), range.upperBound >= slice.firstSeq, range.lowerBound < slice.endSeq else { continue }
@@ -18,6 +21,7 @@ extension EventStore {
                 let end = Int(min(range.upperBound, slice.endSeq - 1) - slice.firstSeq) + 1
                 for place in slice.range.lowerBound + first..<slice.range.lowerBound + end { try body(run.recorded(at: place)) }
             }
+            return run.events.count
         }
     }
 

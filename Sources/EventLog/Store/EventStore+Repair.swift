@@ -1,20 +1,28 @@
 extension EventStore {
     /// The archived runs of which bytes are damaged and logs' rows tell what they hold, ascending. Reads all runs.
-    package func damagedRuns() throws -> [DamagedRun] {
+    ///
+    /// - Parameter spansMax: of a run with more of them none are told.
+    package func damagedRuns(spansMax: Int = .max) throws -> [DamagedRun] {
         var found: [Position: [UInt8]] = [:]
         try forEachRun { position, value in
             if !DecodedRun.isSound(value, at: position) { found[position] = Array(value) }
         }
         if found.isEmpty { return [] }
-        var names: [Position: (log: LogID, seq: Seq)] = [:]
+        var slices: [Position: [(index: Int, span: EventSpan)]] = [:]
         try forEachRow { row in
-            for slice in row.slices where found[slice.run] != nil && names[slice.run] == nil { names[slice.run] = (row.id, slice.firstSeq) }
+            for slice in row.slices where found[slice.run] != nil {
+                slices[slice.run, default: []].append((slice.index, EventSpan(log: row.id, firstSeq: slice.firstSeq, count: slice.count)))
+            }
             return true
         }
         return found.sorted { $0.key < $1.key }.compactMap { position, bytes in
-            names[position].map {
-                DamagedRun(log: $0.log, seq: $0.seq, position: position, byteCount: bytes.count, checks: RunBlocks.checks(of: bytes))
-            }
+            guard let slices = slices[position]?.sorted(by: { $0.index < $1.index }), let first = slices.first?.span else { return nil }
+            // What a hub encodes holds one log after the other; where the columns are sound they tell it for whatever was encoded here.
+            let inRows = slices.map(\.index) == Array(slices.indices) ? slices.map(\.span) : []
+            let spans = DecodedRun.spans(of: bytes, at: position) ?? inRows
+            return DamagedRun(
+                log: first.log, seq: first.firstSeq, position: position, byteCount: bytes.count, checks: RunBlocks.checks(of: bytes),
+                spans: spans.count <= spansMax ? spans : [])
         }
     }
 

@@ -15,7 +15,7 @@ extension HubConnection {
             switch self {
             case .fetch(let wishes): 64 + wishes.count * 64
             case .compare(let heads): 64 + heads.heads.count * 96
-            case .repair(let run): 128 + run.checks.count * RunBlocks.checkBytes
+            case .repair(let run): 128 + run.checks.count * RunBlocks.checkBytes + run.spans.count * 64
             case .pong: 64
             }
         }
@@ -89,7 +89,7 @@ extension HubConnection {
     }
 
     /// Finding a log's places costs about as much as hashing so many events.
-    private static let wishCost = 16
+    static let wishCost = 16
 
     /// A replica whose cursor is gone says what it has: what it lacks is sent; where it has something else, it is told what is here instead.
     ///

@@ -41,7 +41,9 @@ extension HubConnection {
     /// Pieces sent before others get their turn.
     private static let piecesAtOnce = 8
 
-    private var source: Feed.Source { Feed.Source(store: hub.store.log, heads: hub.heads, encode: hub.encoders.encode, visibleSeq: visibleSeq) }
+    private var source: Feed.Source {
+        Feed.Source(store: hub.store.log, heads: hub.heads, encode: { [hub] in try hub.encoders.encode($0) }, visibleSeq: visibleSeq)
+    }
 
     private func sendScreen(_ identity: Identity) throws {
         let part = try FirstScreen(hub, identity, scope).part(&screen)

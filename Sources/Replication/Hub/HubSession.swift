@@ -103,6 +103,9 @@ package struct HubSession: Sendable {
                 return end(Bye(.protocolError, "a FETCH of \(wishes.count) logs, \(bases) of them from 0"))
             }
             guard damaged.count <= WireLimits.damagedMax else { return end(Bye(.protocolError, "a FETCH of \(damaged.count) damaged runs")) }
+            if let run = damaged.first(where: { $0.spans.count > WireLimits.spansMax }) {
+                return end(Bye(.protocolError, "a FETCH of a damaged run of \(run.spans.count) spans"))
+            }
             return [.fetch(wishes, damaged: damaged)]
         case (.open, .heads(let heads)):
             guard heads.heads.count <= WireLimits.headsMax else { return end(Bye(.protocolError, "HEADS of \(heads.heads.count) logs")) }

@@ -8,9 +8,9 @@ final class SegmentEncoders: Sendable {
     private let idle = Monitor<[Box]>([])
     private static let idleMax = 4
 
-    func encode(_ events: [RecordedEvent]) throws -> [UInt8] {
+    func encode(_ events: [RecordedEvent], at position: Position = SegmentCodec.position) throws -> [UInt8] {
         let box = idle.withLock { $0.popLast() } ?? Box()
         defer { idle.withLock { if $0.count < Self.idleMax { $0.append(box) } } }
-        return try box.encoder.encode(events)
+        return try box.encoder.encode(events, at: position)
     }
 }

@@ -12,7 +12,7 @@ struct WorkAllowance: Sendable {
     /// What one answer may leave to be made good, however much it took: a peer gives up who hears nothing for longer.
     static let secondsMax = 20
 
-    private var left = Self.eventsMax
+    private(set) var left = Self.eventsMax
     private var since: Instant
 
     init(at now: Instant) { since = now }

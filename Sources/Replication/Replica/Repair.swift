@@ -2,8 +2,9 @@ internal import ConversationStore
 
 /// A replica that nobody else has open and of which bytes of archived runs are damaged: asks its hub what those bytes should be, and puts them there.
 ///
-/// Where the hub holds such a run as the same bytes, this costs a few kilobytes and leaves the store as it was; else the replica must be written anew
-/// (``Replica/salvage(at:options:)``) and ask for the events. The hub is not believed: what it sends must lead to the heads that the replica has.
+/// Where the hub holds such a run as the same bytes, or encodes the same events to the same bytes, this costs some kilobytes and leaves the store as it was;
+/// else the replica must be written anew (``Replica/salvage(at:options:)``) and ask for the events. The hub is not believed: what it sends must lead to
+/// the heads that the replica has.
 public final class Repair: Sendable {
     public let path: String
     let store: EventStore
@@ -25,7 +26,7 @@ public final class Repair: Sendable {
             open.folds = []
             let store = try EventStore.open(at: path, options: open)
             do {
-                let damaged = try store.damagedRuns()
+                let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
                 if 1...damagedMax ~= damaged.count { return Repair(path, store, identity, damaged, options) }
             } catch {
                 try? store.close()

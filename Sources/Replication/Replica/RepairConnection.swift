@@ -13,6 +13,7 @@ public final class RepairConnection: @unchecked Sendable {
     private let scope: Scope
     private var session: ReplicaSession
     private var blocks: [Position: [RunBlock]] = [:]
+    private var hasToldSpans = false
     private var hasEnded = false
 
     init(
@@ -60,17 +61,34 @@ public final class RepairConnection: @unchecked Sendable {
             if hasEnded { return }
             switch effect {
             case .send(let frame): send(frame.encoded())
-            case .welcomed:
-                perform(session.fetch(damaged: repair.damaged))
-                // A hub that knows nothing of damaged runs skips them: behind PONG it will not answer any more.
-                perform(session.ping())
+            case .welcomed: ask(for: repair.damaged.map(Self.withoutSpans))
             case .repair(let frame): take(frame)
-            case .answersPing: end()
+            case .answersPing: goOn()
             case .ended(let bye, _): finish(.ended(bye), bye)
             // Nothing of it was asked for.
             case .keep, .answered, .heads, .caughtUp, .typing, .mayPush: break
             }
         }
+    }
+
+    private func ask(for damaged: [DamagedRun]) {
+        perform(session.fetch(damaged: damaged))
+        // A hub that knows nothing of damaged runs skips them: behind PONG it will not answer any more.
+        perform(session.ping())
+    }
+
+    /// What a run holds is told where the hub has no such run: it takes more bytes than all else of a repair.
+    private func goOn() {
+        let rest = hasToldSpans ? [] : repair.damaged.filter { blocks[$0.position] == nil && !$0.spans.isEmpty }
+        if rest.isEmpty { return end() }
+        hasToldSpans = true
+        ask(for: rest)
+    }
+
+    private static func withoutSpans(_ damaged: DamagedRun) -> DamagedRun {
+        var damaged = damaged
+        damaged.spans = []
+        return damaged
     }
 
     private func take(_ frame: RepairFrame) {

@@ -292,6 +292,8 @@ public enum WireLimits {
     /// Damaged runs of one FETCH, and the bytes of the blocks that one of them may lack: it is asked for by its events else.
     package static let damagedMax = 16
     package static let repairBytesMax = 64 << 10
+    /// Spans by which a damaged run tells what it holds: 64 KiB or so.
+    package static let spansMax = 2048
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
     package static let seqMax: Seq = 1 << 62
     /// What is said to people: longer is cut.

@@ -368,6 +368,13 @@ extension DamagedRun {
         var sums = ByteBuffer(capacity: checks.count * RunBlocks.checkBytes)
         for check in checks { sums.put(fixed64: check) }
         out.put(bytes: 6, sums.array())
+        for span in spans {
+            out.put(message: 7) {
+                $0.put(log: span.log)
+                $0.put(number: 3, span.firstSeq)
+                $0.put(number: 4, UInt64(span.count))
+            }
+        }
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -377,8 +384,13 @@ extension DamagedRun {
             var reader = ByteReader(bytes)
             return try (0..<bytes.count / RunBlocks.checkBytes).map { _ in try reader.fixed64() }
         }
+        let spans = try fields.messages(7) { span in
+            let (first, count) = (try span.seq(3), span.number(4))
+            guard first > 0, 1...UInt64(SegmentCodec.eventsMax) ~= count else { throw CodecError(.badValue) }
+            return EventSpan(log: try span.log(), firstSeq: first, count: Int(count))
+        }
         self.init(
-            log: try fields.log(), seq: try fields.seq(3), position: try fields.seq(4), byteCount: Int(try fields.seq(5)), checks: checks)
+            log: try fields.log(), seq: try fields.seq(3), position: try fields.seq(4), byteCount: Int(try fields.seq(5)), checks: checks, spans: spans)
     }
 }
 

@@ -96,7 +96,14 @@ struct RandomFrames {
         let size = random.chance(0.8) && !runSizes.isEmpty ? random.element(runSizes) : random.below(20_000)
         let checks = (0..<(random.chance(0.9) ? (size + RunBlocks.blockBytes - 1) / RunBlocks.blockBytes : random.below(9))).map { _ in random.next() }
         return DamagedRun(
-            log: log(), seq: random.chance(0.7) ? 1 : seq(), position: random.chance(0.7) ? 1 : seq(), byteCount: size, checks: checks)
+            log: log(), seq: random.chance(0.7) ? 1 : seq(), position: random.chance(0.7) ? 1 : seq(), byteCount: size, checks: checks,
+            spans: random.chance(0.5) ? [] : (0..<random.weighted([(20, random.below(6)), (1, 2049)])).map { _ in span() })
+    }
+
+    /// Events that are there, or are not, or are others'.
+    mutating func span() -> EventSpan {
+        EventSpan(
+            log: log(), firstSeq: random.chance(0.7) ? 1 : max(seq(), 1), count: random.chance(0.9) ? Int(random.within(1...9)) : SegmentCodec.eventsMax)
     }
 
     // Frames.

@@ -257,12 +257,14 @@ import Testing
         }
         #expect(fetch(4096, from: 1) == nil && fetch(4097, from: 1)?.code == .protocolError)
         #expect(fetch(16, from: 0) == nil && fetch(17, from: 0)?.code == .protocolError)
-        func damaged(_ count: Int) -> Bye? {
+        func damaged(_ count: Int, spans: Int = 0) -> Bye? {
             var session = HubState.open.make()
-            let run = DamagedRun(log: .user(Self.user), seq: 1, position: 1, byteCount: 0, checks: [])
+            let span = EventSpan(log: .user(Self.user), firstSeq: 1, count: 1)
+            let run = DamagedRun(log: span.log, seq: 1, position: 1, byteCount: 0, checks: [], spans: Array(repeating: span, count: spans))
             return session.receive(Frame.fetch([], damaged: Array(repeating: run, count: count)).encoded(), at: 0).bye
         }
         #expect(damaged(16) == nil && damaged(17)?.code == .protocolError)
+        #expect(damaged(16, spans: 2048) == nil && damaged(1, spans: 2049)?.code == .protocolError)
         func heads(_ count: UInt64, of different: UInt64 = .max) -> Bye? {
             var session = HubState.open.make()
             let items = (0..<count).map { number in

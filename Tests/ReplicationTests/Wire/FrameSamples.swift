@@ -95,6 +95,20 @@ enum FrameSamples {
                         DamagedRun(log: .user(longName), seq: WireLimits.seqMax, position: 1, byteCount: 0, checks: []),
                     ])
             ),
+            (
+                "FETCH of a damaged run that tells its events",
+                .fetch(
+                    [],
+                    damaged: [
+                        DamagedRun(
+                            log: .conversation(conversation), seq: 1, position: 32_769, byteCount: 5000, checks: [1, .max],
+                            spans: [
+                                EventSpan(log: .conversation(conversation), firstSeq: 1, count: 300),
+                                EventSpan(log: .user(longName), firstSeq: WireLimits.seqMax, count: SegmentCodec.eventsMax),
+                                EventSpan(log: .conversation(conversation), firstSeq: 301, count: 1),
+                            ])
+                    ])
+            ),
             ("CAUGHT_UP", .caughtUp(CaughtUp(cursor: cursor))),
             ("CAUGHT_UP at the beginning", .caughtUp(CaughtUp(cursor: Cursor(store: store, incarnation: .max, position: 0)))),
             ("CREDIT", .credit(1 << 20)), ("CREDIT of nothing", .credit(0)), ("CREDIT of the most that there is", .credit(.max)),

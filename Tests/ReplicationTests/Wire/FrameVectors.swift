@@ -205,7 +205,8 @@ extension DamagedRun {
     fileprivate var fields: FrameVectors.Value {
         .of(
             log.field, ("seq", .number(seq)), ("position", .number(position)), ("size", .number(UInt64(byteCount))),
-            ("checks", .of(checks.flatMap { check in (0..<8).map { UInt8(truncatingIfNeeded: check >> ($0 * 8)) } })))
+            ("checks", .of(checks.flatMap { check in (0..<8).map { UInt8(truncatingIfNeeded: check >> ($0 * 8)) } })),
+            ("spans", .of(spans.map { .of($0.log.field, ("seq", .number($0.firstSeq)), ("count", .number(UInt64($0.count)))) })))
     }
 }
 
