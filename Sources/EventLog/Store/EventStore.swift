@@ -92,7 +92,7 @@ public final class EventStore: Sendable {
     /// Maintenance that rewrites sealed bytes excludes flushes.
     let maintenance = Monitor(false)
     private let lockFile: File?
-    private let isOpen = Monitor(true)
+    private let isOpen = Atomic(true)
     let leadership = Monitor(LeaderState())
 
     /// The frame under construction; whoever leads the queue holds it.
@@ -340,7 +340,7 @@ public final class EventStore: Sendable {
     }
 
     package func checkOpen() throws {
-        if !isOpen.withLock({ $0 }) { throw EventLogError(.closed, "\(path): the store is closed") }
+        if !isOpen.load(ordering: .acquiring) { throw EventLogError(.closed, "\(path): the store is closed") }
     }
 
     /// Lends a reader of the archive.
@@ -359,12 +359,7 @@ public final class EventStore: Sendable {
     /// Lets go of the files as a process that is killed does: nothing is flushed, nothing written. For a store without threads.
     package func abandon() {
         precondition(options.runsInline, "only a store that runs inline can be abandoned: close it")
-        guard
-            isOpen.withLock({ open in
-                defer { open = false }
-                return open
-            })
-        else { return }
+        guard isOpen.exchange(false, ordering: .acquiringAndReleasing) else { return }
         queue.withLock { $0.isClosing = true }
         inlineFlusher.withLock { $0 = nil }
         readers.withLock { $0 = [] }
@@ -392,12 +387,7 @@ public final class EventStore: Sendable {
 
     /// - Parameter progress: of the compaction; it may end that by throwing. What was to be kept is kept all the same.
     func close(isCompacting: Bool, progress: CopyProgress? = nil) throws {
-        guard
-            isOpen.withLock({ open in
-                defer { open = false }
-                return open
-            })
-        else { return }
+        guard isOpen.exchange(false, ordering: .acquiringAndReleasing) else { return }
         defer {
             readers.withLock { $0 = [] }
             archive.environment.close()

@@ -3,7 +3,7 @@ import EventLog
 /// The order of the lobbies that somebody looked at, and what their users prefer: made when first asked for, then kept up to date. Not stored: it
 /// follows from the rows.
 ///
-/// `@unchecked Sendable`: a system lock guards what readers bring in.
+/// `@unchecked Sendable`: who reads holds the store's fold lock for reading, who folds for writing; `lock` guards readers from what another one brings in.
 final class LobbyIndex: @unchecked Sendable {
     struct Entry: Comparable, Hashable, Sendable {
         var order: HLC
@@ -21,43 +21,42 @@ final class LobbyIndex: @unchecked Sendable {
         var preferences: [ConversationID: Preferences]
     }
 
-    private struct State {
-        var lobbies: [UserID: Lobby] = [:]
-        var entries = 0
-    }
-
     /// Entries in all lobbies that are kept.
     private static let entriesMax = 500_000
-    private let state = Monitor(State())
+    private let lock = ReadWriteLock()
+    private var lobbies: [UserID: Lobby] = [:]
+    private var entries = 0
 
     /// Lends a user's lobby; asks the closure for it if it is not known.
     func read<R>(_ user: UserID, make: () throws -> Lobby, _ body: (borrowing Lobby) -> R) throws -> R {
-        if let known = state.withLock({ $0.lobbies[user] }) { return body(known) }
+        if let known = lock.read({ lobbies[user] }) { return body(known) }
         let made = try make()
-        state.withLock { state in
-            if state.lobbies[user] != nil { return }
-            if state.entries + made.entries.count > Self.entriesMax {
-                state.lobbies.removeAll()
-                state.entries = 0
+        lock.write {
+            if lobbies[user] != nil { return }
+            if entries + made.entries.count > Self.entriesMax {
+                lobbies.removeAll()
+                entries = 0
             }
-            state.lobbies[user] = made
-            state.entries += made.entries.count
+            lobbies[user] = made
+            entries += made.entries.count
         }
         return body(made)
     }
 
-    private func edit(_ user: UserID, _ state: inout State, removing old: Entry?, adding new: Entry?) {
-        guard let index = state.lobbies.index(forKey: user) else { return }
-        if let old, let place = Self.place(of: old, in: state.lobbies.values[index].entries) {
-            state.lobbies.values[index].entries.remove(at: place)
-            state.entries -= 1
+    // By who folds.
+
+    private func edit(_ user: UserID, removing old: Entry?, adding new: Entry?) {
+        guard let index = lobbies.index(forKey: user) else { return }
+        if let old, let place = Self.place(of: old, in: lobbies.values[index].entries) {
+            lobbies.values[index].entries.remove(at: place)
+            entries -= 1
         }
         if let new {
             // Nearly always the newest.
-            var place = state.lobbies.values[index].entries.count
-            while place > 0, new < state.lobbies.values[index].entries[place - 1] { place -= 1 }
-            state.lobbies.values[index].entries.insert(new, at: place)
-            state.entries += 1
+            var place = lobbies.values[index].entries.count
+            while place > 0, new < lobbies.values[index].entries[place - 1] { place -= 1 }
+            lobbies.values[index].entries.insert(new, at: place)
+            entries += 1
         }
     }
 
@@ -72,32 +71,22 @@ final class LobbyIndex: @unchecked Sendable {
     }
 
     func moved(_ conversation: ConversationID, from old: HLC, to new: HLC, for users: [UserID]) {
-        state.withLock { state in
-            if state.lobbies.isEmpty { return }
-            let old = Entry(order: old, conversation: conversation)
-            let new = Entry(order: new, conversation: conversation)
-            for user in users { edit(user, &state, removing: old, adding: new) }
-        }
+        if lobbies.isEmpty { return }
+        let old = Entry(order: old, conversation: conversation)
+        let new = Entry(order: new, conversation: conversation)
+        for user in users { edit(user, removing: old, adding: new) }
     }
 
     func joined(_ conversation: ConversationID, _ order: HLC, _ user: UserID) {
-        state.withLock { state in
-            if state.lobbies.isEmpty { return }
-            edit(user, &state, removing: nil, adding: Entry(order: order, conversation: conversation))
-        }
+        edit(user, removing: nil, adding: Entry(order: order, conversation: conversation))
     }
 
     func left(_ conversation: ConversationID, _ order: HLC, _ user: UserID) {
-        state.withLock { state in
-            if state.lobbies.isEmpty { return }
-            edit(user, &state, removing: Entry(order: order, conversation: conversation), adding: nil)
-        }
+        edit(user, removing: Entry(order: order, conversation: conversation), adding: nil)
     }
 
     func prefers(_ user: UserID, _ conversation: ConversationID, _ preferences: Preferences) {
-        state.withLock { state in
-            guard let index = state.lobbies.index(forKey: user) else { return }
-            state.lobbies.values[index].preferences[conversation] = preferences.isEmpty ? nil : preferences
-        }
+        guard let index = lobbies.index(forKey: user) else { return }
+        lobbies.values[index].preferences[conversation] = preferences.isEmpty ? nil : preferences
     }
 }

@@ -63,14 +63,27 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// `@unchecked Sendable`: touched with its lock held, or by the one who folds while no reader is let in.
     private final class Shard: @unchecked Sendable {
-        let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+        /// On cache lines of its own, as processors fetch them in pairs: a neighbour's lock would be passed to and fro with it.
+        let lock = UnsafeMutableRawPointer.allocate(byteCount: max(128, MemoryLayout<pthread_mutex_t>.stride), alignment: 128)
+            .bindMemory(to: pthread_mutex_t.self, capacity: 1)
         @exclusivity(unchecked) var entries: [Key: Entry] = [:]
         /// Rows that may be forgotten, in the order in which they came, from `oldest` on.
         var clock: [Key] = []
         var oldest = 0
         var bytes = 0
 
-        init() { pthread_mutex_init(lock, nil) }
+        init() {
+            #if canImport(Glibc)
+                // Held for less than a sleep costs: who finds it taken looks again some times first.
+                var attributes = pthread_mutexattr_t()
+                pthread_mutexattr_init(&attributes)
+                pthread_mutexattr_settype(&attributes, CInt(PTHREAD_MUTEX_ADAPTIVE_NP))
+                pthread_mutex_init(lock, &attributes)
+                pthread_mutexattr_destroy(&attributes)
+            #else
+                pthread_mutex_init(lock, nil)
+            #endif
+        }
         deinit {
             pthread_mutex_destroy(lock)
             lock.deallocate()
