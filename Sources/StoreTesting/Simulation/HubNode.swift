@@ -116,6 +116,8 @@ final class HubNode: @unchecked Sendable {
     func backUp() {
         guard isUp else { return }
         let copy = simulation.root.path + "/backup-\(backups.count)"
+        // One that a restored hub knows nothing of may have had the name.
+        MemoryDirectory.remove(copy)
         MemoryDirectory.copy(path, to: copy)
         backups.append(Backup(directory: copy, time: world.now))
         world.log("hub: backed up at position \(history.position)")
