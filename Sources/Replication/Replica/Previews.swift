@@ -21,13 +21,15 @@ struct Previews {
         var shown: Preview
         /// No cursor vouches for it: it is shown until what the hub has there has come.
         var isSuspect = false
+        /// A part that begins further down is coming: this one is shown until that reaches as far.
+        var isOutgrown = false
         var events: [RecordedEvent] { shown.events }
         var lastSeq: Seq { baseSeq + Seq(shown.events.count) }
     }
 
     private let side: SideStore
     private var parts: [ConversationID: Part] = [:]
-    /// What the hub shows anew in the place of suspect parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
+    /// What the hub shows anew in the place of suspect or outgrown parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
     /// would be gone until then, and for long if the line broke in between.
     private var fresh: [ConversationID: Part] = [:]
 
@@ -112,6 +114,7 @@ struct Previews {
         let ids = parts.keys.filter { Scope.covers(.conversation($0), names) }.sorted { $0.description < $1.description }
         for id in ids {
             parts[id]!.isSuspect = true
+            parts[id]!.isOutgrown = false
             fresh[id] = nil
         }
         return (ids.map { .conversation($0) }, ids.flatMap { parts[$0]!.events })
@@ -137,12 +140,15 @@ struct Previews {
         let held = try store.log.lastSeq(of: base.log)
         guard held < base.seq else { return }
         let old = parts[id]
-        let known = old?.isSuspect ?? false ? fresh[id] : old
+        let known = old?.isSuspect ?? false ? fresh[id] : old?.isOutgrown ?? false ? fresh[id] ?? old : old
         // Where the user's history begins is the last word on it, whatever part was shown before. Else what is held is not given up for less.
         if let known, base.isFirst ? known.isFirst && base.seq <= known.baseSeq : base.seq <= known.lastSeq { return }
         var part = try Self.part(base, isBesideOlder: held > 0)
-        if let known { try part.goOn(with: known, base.log) }
-        if let old, old.isSuspect, part.lastSeq < old.lastSeq { fresh[id] = part } else { try place(part, id, in: store) }
+        if let known, known.baseSeq <= part.baseSeq { try part.goOn(with: known, base.log) }
+        guard let old, part.lastSeq < old.lastSeq, old.isSuspect || old.baseSeq > part.baseSeq else { return try place(part, id, in: store) }
+        // Between the two nothing is held yet.
+        parts[id]!.isOutgrown = !old.isSuspect
+        fresh[id] = part
     }
 
     private static func part(_ base: BaseFrame, isBesideOlder: Bool) throws -> Part {
@@ -181,7 +187,7 @@ struct Previews {
     /// Takes events that follow a preview's last. Answers which are shown with it that were not before; `nil`: they do not follow.
     mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> [RecordedEvent]? {
         guard case .conversation(let id) = log, let old = parts[id] else { return nil }
-        if old.isSuspect { return try extendFresh(id, beside: old, with: events, head: head, in: store) }
+        if old.isSuspect || old.isOutgrown { return try extendFresh(id, beside: old, with: events, head: head, in: store) }
         guard let new = old.following(events) else { return nil }
         if new.isEmpty { return [] }
         // This copy must be the only one, or all events are copied.
@@ -209,7 +215,14 @@ struct Previews {
     ) throws -> [RecordedEvent]? {
         guard let new = fresh[id]?.following(events) else { return nil }
         var part = fresh.removeValue(forKey: id)!
-        if !new.isEmpty { try part.append(new, head: head) }
+        let count = new.prefix { $0.seq <= old.lastSeq }.count
+        if count > 0 {
+            try part.append(Array(new.prefix(count)), head: head)
+            if old.isOutgrown, part.lastSeq == old.lastSeq, part.tree.root() != old.tree.root() {
+                throw ReplicaError(.forked, "the events of \(id) that came anew do not lead to what was shown before at seq \(old.lastSeq)")
+            }
+        }
+        if count < new.count { try part.append(Array(new.dropFirst(count)), head: head) }
         guard part.lastSeq >= old.lastSeq else {
             fresh[id] = part
             return []

@@ -74,7 +74,9 @@ extension Simulation {
     private func settleVanished(of device: DeviceNode) throws {
         guard let replica = device.replica else { return }
         func message(_ event: Event) -> MessageID? { if case .messageSent(let message) = event.content { message.id } else { nil } }
-        let kept = Set(try replica.lostEvents().compactMap { message($0.event) } + (replica.outbox.map(\.event) + device.discarded).compactMap(message))
+        // What is suspect waits for its device to ask for its log again.
+        let aside = try replica.lostEvents() + replica.suspectEvents()
+        let kept = Set((aside.map(\.event) + replica.outbox.map(\.event) + device.discarded).compactMap(message))
         for (id, messages) in device.observation.vanished {
             let now = Set(try replica.store.timeline(of: id, limit: .max)?.messages.map(\.id) ?? [])
             // Of what lies in a hole, there or where it stands now, it cannot be told yet.
