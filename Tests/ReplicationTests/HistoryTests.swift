@@ -106,6 +106,33 @@ import Testing
         }
     }
 
+    @Test("A newest part whose history turns out to begin further down stays on the screen until that has come, and what comes must lead to it")
+    func beginsFurtherDown() async throws {
+        try await withWorld { world in
+            let id = try await world.hubStore.createConversation(.group, title: "Board", author: ada, participants: [bob])
+            for index in 0..<10 { try await world.hubStore.send("before \(index)", to: id, from: ada) }
+            try await world.hubStore.append(Event(conversation: id, author: ada, content: .participantJoined(eve)))
+            for index in 0..<40 { try await world.hubStore.send("after \(index)", to: id, from: ada) }
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            let device = try world.device(eve)
+            try await settle(world, device, scope)
+            #expect(try texts(device.store, id) == after.suffix(5))
+            try await setHistory(ConversationHistory.fromJoining.rawValue, of: id, world)
+
+            let session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(device.holes.first?.seqs.lowerBound == 1)
+            session.connection.fill(.conversation(id))
+            try await eventually { try session.end != nil || texts(device.store, id).count > 5 }
+            #expect(session.end == nil && device.holes.isEmpty)
+            #expect(try texts(device.store, id) == after)
+            try await world.hubStore.send("live", to: id, from: ada)
+            try await eventually { try texts(device.store, id) == after + ["live"] }
+            session.connection.end()
+            try await eventually { session.end != nil }
+        }
+    }
+
     @Test("What was recorded before its user came in anew leaves the outbox, and is kept aside")
     func recordedBefore() async throws {
         try await withWorld { world in
