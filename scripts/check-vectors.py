@@ -316,7 +316,9 @@ def check_frames(known):
             if kind == 2:
                 record |= {"replica": uuid(inner.take(16)), "counter": inner.varint()}
                 code, detail = inner.u8(), inner.text()
-                record |= {} if code == 255 else {"refusal": REFUSALS[code], "detail": detail}
+                record |= {} if code == 255 else {"refusal": REFUSALS[code]}
+                # A duplicate's detail is the seq that it was answered with, or empty where the event's content tells it.
+                record |= {} if code == 255 and not detail else {"detail": detail}
                 expect(inner.done(), True, name + ": mark's end")
             else:
                 record["wrapped"] = inner.data[inner.at:].hex()
@@ -552,10 +554,11 @@ def check_rows():
         found["tree"] = [r.take(32).hex() for _ in range(bin(following - 1).count("1"))]
         found["lanes"] = []
         for _ in range(r.varint()):
-            lane, last = {"replica": r.varint(), "mark": r.varint(), "refused": []}, 0
+            lane, last = {"replica": r.varint(), "mark": r.varint(), "answered": []}, 0
             for _ in range(r.varint()):
                 last += r.varint()
-                lane["refused"].append({"counter": last, "code": REFUSALS[r.u8()], "detail": r.text()})
+                code = r.u8()
+                lane["answered"].append({"counter": last, "code": "duplicate" if code == 255 else REFUSALS[code], "detail": r.text()})
             found["lanes"].append(lane)
         expect((found, r.done()), (v, True), name)
     r = unseal(b"state", bytes.fromhex(file["state_bytes"]), "state")

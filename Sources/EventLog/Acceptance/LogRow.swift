@@ -25,23 +25,56 @@ struct LogRow {
 
     /// What one replica sent to this log: handled in order up to the mark (I3).
     struct Lane {
-        struct Refused {
+        struct Answered {
             var counter: UInt64
-            var refusal: Refusal
+            var answer: Answer
         }
         var replica: ReplicaID
         var mark: UInt64
-        /// What was refused, by ascending counter: a repeat gets the same answer.
-        var refused: [Refused] = []
+        /// What appended nothing and nothing else tells the answer to, by ascending counter: a repeat gets the same one.
+        var answered: [Answered] = []
 
-        func refusal(of counter: UInt64) -> Refusal? {
+        func answer(to counter: UInt64) -> Answer? {
             var low = 0
-            var high = refused.count
+            var high = answered.count
             while low < high {
                 let middle = (low + high) / 2
-                if refused[middle].counter < counter { low = middle + 1 } else { high = middle }
+                if answered[middle].counter < counter { low = middle + 1 } else { high = middle }
             }
-            return low < refused.count && refused[low].counter == counter ? refused[low].refusal : nil
+            return low < answered.count && answered[low].counter == counter ? answered[low].answer : nil
+        }
+    }
+
+    /// The answer to a submission that appended nothing.
+    enum Answer: Hashable {
+        case refused(Refusal)
+        /// Of what it said, this was recorded before: a joining, a leaving or a receipt, whose like may be recorded again later.
+        case duplicate(Seq)
+
+        static let duplicateCode: UInt8 = 0xFF
+
+        func encode(into out: inout ByteBuffer) {
+            switch self {
+            case .refused(let refusal):
+                out.put(byte: UInt8(RefusalCode.allCases.firstIndex(of: refusal.code)!))
+                out.put(lengthOf: refusal.detail)
+            case .duplicate(let seq):
+                out.put(byte: Self.duplicateCode)
+                out.put(lengthOf: String(seq))
+            }
+        }
+
+        /// `nil`: a duplicate of which the event's content tells of what.
+        static func decode(_ reader: inout ByteReader) throws -> Answer? {
+            let code = try reader.byte()
+            let detail = try reader.string()
+            if code == duplicateCode {
+                if detail.isEmpty { return nil }
+                guard let seq = Seq(detail), String(seq) == detail, 1..<LogRow.numbersMax ~= seq else { throw CodecError(.badValue) }
+                return .duplicate(seq)
+            }
+            guard RefusalCode.allCases.indices.contains(Int(code)) else { throw CodecError(.badValue) }
+            return .refused(Refusal(RefusalCode.allCases[Int(code)], detail))
         }
     }
 
@@ -116,15 +149,15 @@ struct LogRow {
         }
     }
 
-    mutating func markRefused(_ replica: ReplicaID, _ counter: UInt64, _ refusal: Refusal) {
+    mutating func mark(_ replica: ReplicaID, _ counter: UInt64, answered answer: Answer) {
         if let position = lane(replica), counter <= lanes[position].mark { return }
         mark(replica, counter)
-        lanes[lane(replica)!].refused.append(Lane.Refused(counter: counter, refusal: refusal))
+        lanes[lane(replica)!].answered.append(Lane.Answered(counter: counter, answer: answer))
     }
 
     /// Folds what the journal says of a submission that appended nothing.
     mutating func take(_ mark: MarkRecord) {
-        if let refusal = mark.refusal { markRefused(mark.replica, mark.counter, refusal) } else { self.mark(mark.replica, mark.counter) }
+        if let answer = mark.answer { self.mark(mark.replica, mark.counter, answered: answer) } else { self.mark(mark.replica, mark.counter) }
     }
 
     /// Folds an accepted event: total, never refusing.
@@ -228,13 +261,12 @@ extension LogRow {
         for lane in lanes {
             out.put(varint: try number(lane.replica))
             out.put(varint: lane.mark)
-            out.put(varint: UInt64(lane.refused.count))
+            out.put(varint: UInt64(lane.answered.count))
             var last: UInt64 = 0
-            for refused in lane.refused {
-                out.put(varint: refused.counter - last)
-                out.put(byte: UInt8(RefusalCode.allCases.firstIndex(of: refused.refusal.code)!))
-                out.put(lengthOf: refused.refusal.detail)
-                last = refused.counter
+            for answered in lane.answered {
+                out.put(varint: answered.counter - last)
+                answered.answer.encode(into: &out)
+                last = answered.counter
             }
         }
     }
@@ -302,10 +334,9 @@ extension LogRow {
             var last: UInt64 = 0
             for _ in 0..<(try reader.count()) {
                 let (counter, overflows) = last.addingReportingOverflow(try reader.varint())
-                let code = Int(try reader.byte())
-                guard !overflows, RefusalCode.allCases.indices.contains(code) else { throw CodecError(.badValue) }
+                guard !overflows, let answer = try Answer.decode(&reader) else { throw CodecError(.badValue) }
                 last = counter
-                lane.refused.append(Lane.Refused(counter: last, refusal: Refusal(RefusalCode.allCases[code], try reader.string())))
+                lane.answered.append(Lane.Answered(counter: last, answer: answer))
             }
             lanes.append(lane)
         }

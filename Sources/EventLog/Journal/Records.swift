@@ -3,13 +3,14 @@ struct MarkRecord {
     var log: LogID
     var replica: ReplicaID
     var counter: UInt64
-    var refusal: Refusal?
+    /// `nil`: a duplicate of which the event's content tells of what.
+    var answer: LogRow.Answer?
 
-    init(log: LogID, replica: ReplicaID, counter: UInt64, refusal: Refusal?) {
+    init(log: LogID, replica: ReplicaID, counter: UInt64, answer: LogRow.Answer?) {
         self.log = log
         self.replica = replica
         self.counter = counter
-        self.refusal = refusal
+        self.answer = answer
     }
 
     init(decoding bytes: UnsafeRawBufferPointer) throws {
@@ -17,18 +18,19 @@ struct MarkRecord {
         log = try reader.log()
         replica = try reader.identifier()
         counter = try reader.varint()
-        let code = Int(try reader.byte())
-        let detail = try reader.string()
-        guard code == 0xFF || RefusalCode.allCases.indices.contains(code), reader.isAtEnd else { throw CodecError(.badValue) }
-        refusal = code == 0xFF ? nil : Refusal(RefusalCode.allCases[code], detail)
+        answer = try LogRow.Answer.decode(&reader)
+        guard reader.isAtEnd else { throw CodecError(.badValue) }
     }
 
     func encode(into out: inout ByteBuffer) {
         out.put(log)
         out.put(replica)
         out.put(varint: counter)
-        out.put(byte: refusal.map { UInt8(RefusalCode.allCases.firstIndex(of: $0.code)!) } ?? 0xFF)
-        out.put(lengthOf: refusal?.detail ?? "")
+        guard let answer else {
+            out.put(byte: LogRow.Answer.duplicateCode)
+            return out.put(lengthOf: "")
+        }
+        answer.encode(into: &out)
     }
 }
 

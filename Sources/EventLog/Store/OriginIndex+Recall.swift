@@ -38,7 +38,7 @@ extension EventStore {
             var result: [LogID: [Repeat]] = [:]
             for (index, submission) in submissions.enumerated() {
                 guard let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row, let lane = row.lane(origin.replica),
-                    origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].refusal(of: origin.counter) == nil
+                    origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].answer(to: origin.counter) == nil
                 else { continue }
                 result[submission.event.log, default: []].append(Repeat(index: index, replica: origin.replica, counter: origin.counter))
             }

@@ -167,11 +167,11 @@ final class Writer {
         switch decision {
         case .refuse(let refusal):
             if let origin = submission.origin, refusal.code != .originConflict, origin.counter > 0 {
-                try mark(event.log, origin, refusal, &frame)
+                try mark(event.log, origin, .refused(refusal), &frame)
             }
             return .refused(refusal)
         case .duplicate(let seq):
-            if let origin = submission.origin { try mark(event.log, origin, nil, &frame) }
+            if let origin = submission.origin { try mark(event.log, origin, Self.mayComeAgain(event) ? .duplicate(seq) : nil, &frame) }
             do {
                 if let known = submission.recall?.event, known.seq == seq {
                     return .duplicate(Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true))
@@ -222,10 +222,18 @@ final class Writer {
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
     }
 
-    private func mark(_ log: LogID, _ origin: Origin, _ refusal: Refusal?, _ frame: inout FrameBuilder) throws {
+    /// Whether what is a duplicate of something now may be one of something else later: of all else the content names the one event that it repeats.
+    private static func mayComeAgain(_ event: Event) -> Bool {
+        switch event.content {
+        case .participantJoined, .participantLeft, .receiptDelivered, .receiptRead: true
+        default: false
+        }
+    }
+
+    private func mark(_ log: LogID, _ origin: Origin, _ answer: LogRow.Answer?, _ frame: inout FrameBuilder) throws {
         let state = try makeState(of: log)
         if let lane = state.row.lane(origin.replica), state.row.lanes[lane].mark >= origin.counter { return }
-        let record = MarkRecord(log: log, replica: origin.replica, counter: origin.counter, refusal: refusal)
+        let record = MarkRecord(log: log, replica: origin.replica, counter: origin.counter, answer: answer)
         state.row.take(record)
         state.lastMark = nextPosition
         frame.put(record)
@@ -248,7 +256,14 @@ final class Writer {
         guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
         let lane = state.row.lanes[position]
         guard origin.counter <= lane.mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
-        if !isFirstSending, let refused = lane.refusal(of: origin.counter) { return .refuse(refused) }
+        if !isFirstSending, let answer = lane.answer(to: origin.counter) {
+            switch answer {
+            case .refused(let refusal): return .refuse(refusal)
+            // Another event under its counter is not swallowed.
+            case .duplicate(let seq) where Self.mayComeAgain(event): return .duplicate(seq)
+            case .duplicate: break
+            }
+        }
         if let recorded = try recall?.event ?? find(origin, in: state, after: recall?.through ?? 0) {
             var old = ByteBuffer()
             var new = ByteBuffer()

@@ -33,7 +33,7 @@ import StoreTesting
         for stream in row.open { state.apply(try effect(.chunkAppended, state.row.seq + 1, of: stream.seq), at: 1) }
         state.apply(try effect(.messageSent, state.row.seq + 1, of: 0), at: 2)
         state.apply(try effect(.receiptRead, state.row.seq + 1, of: state.row.seq), at: 3)
-        for lane in row.lanes { state.row.markRefused(lane.replica, lane.mark, Refusal(.malformed)) }
+        for lane in row.lanes { state.row.mark(lane.replica, lane.mark, answered: .refused(Refusal(.malformed))) }
         state.row.tree.append(Hash256())
         #expect(row.archivedSeq == row.seq)
         var out = ByteBuffer()
@@ -115,7 +115,8 @@ import StoreTesting
         var tree = CompactRange()
         for number in 0..<45 as Range<UInt8> { tree.append(Hash256(bytes: [UInt8](repeating: number, count: 32))!) }
         var frame = FrameBuilder()
-        frame.put(MarkRecord(log: .user(user("ann")), replica: ReplicaID(high: 1, low: 2), counter: 300, refusal: Refusal(.chunkGap, "3")))
+        frame.put(MarkRecord(log: .user(user("ann")), replica: ReplicaID(high: 1, low: 2), counter: 300, answer: .refused(Refusal(.chunkGap, "3"))))
+        frame.put(MarkRecord(log: .user(user("ann")), replica: ReplicaID(high: 1, low: 2), counter: 301, answer: .duplicate(7)))
         frame.put(SecretRecord(log: .conversation(conversation(1)), wrapped: [UInt8](repeating: 9, count: 60)))
         let payload = Array(frame.bytes.bytes.dropFirst(Frame.headerBytes))
         var record = FoldRecord()

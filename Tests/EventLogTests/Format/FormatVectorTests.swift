@@ -199,7 +199,8 @@ extension FormatVectorTests {
                 MarkRecord(
                     log: try FormatVectors.Input.log(record.log.orThrow()), replica: try ReplicaID(record.replica.orThrow()).orThrow(),
                     counter: try record.counter.orThrow(),
-                    refusal: try record.refusal.map { Refusal(try RefusalCode(rawValue: $0).orThrow(), record.detail ?? "") }))
+                    answer: try record.refusal.map { .refused(Refusal(try RefusalCode(rawValue: $0).orThrow(), record.detail ?? "")) }
+                        ?? record.detail.flatMap { Seq($0) }.map { .duplicate($0) }))
         case 3: builder.put(SecretRecord(log: try FormatVectors.Input.log(record.log.orThrow()), wrapped: try bytes(record.wrapped.orThrow())))
         default: throw BadVector()
         }
@@ -221,6 +222,8 @@ extension FormatVectorTests {
         (refused.log, refused.replica, refused.counter, refused.refusal, refused.detail) = (conversation, replica, 300, "chunk_gap", "2")
         var duplicate = record(2)
         (duplicate.log, duplicate.replica, duplicate.counter) = ("user:çağla", replica, 301)
+        var joined = record(2)
+        (joined.log, joined.replica, joined.counter, joined.detail) = (conversation, replica, 302, "17")
         var secret = record(3)
         (secret.log, secret.wrapped) = (conversation, hex(0..<61))
         func event(_ name: String) -> FormatVectors.Record {
@@ -231,7 +234,7 @@ extension FormatVectorTests {
         var frames: [FormatVectors.FrameVector] = []
         let parts: [(String, [FormatVectors.Record], UInt32)] = [
             ("events only", [event("message.sent, text only"), event("receipt.read")], 0),
-            ("a secret, events and marks", [secret, event("chunk.appended, index 0"), refused, duplicate, event("a kind of a newer version")], 0),
+            ("a secret, events and marks", [secret, event("chunk.appended, index 0"), refused, duplicate, joined, event("a kind of a newer version")], 0),
             ("marks only", [refused], 0), ("a close", [], 1), ("a mark after a wipe", [], 2),
         ]
         var position: UInt64 = 1001
@@ -315,8 +318,9 @@ extension FormatVectorTests {
                 }
             }
         }
-        row.markRefused(ReplicaID(high: 0, low: 1), 12, Refusal(.chunkGap, "2"))
-        row.markRefused(ReplicaID(high: 0, low: 1), 300, Refusal(.originConflict, ""))
+        row.mark(ReplicaID(high: 0, low: 1), 12, answered: .refused(Refusal(.chunkGap, "2")))
+        row.mark(ReplicaID(high: 0, low: 1), 13, answered: .duplicate(17))
+        row.mark(ReplicaID(high: 0, low: 1), 300, answered: .refused(Refusal(.originConflict, "")))
         row.slices = [
             LogRow.Slice(run: 1, index: 0, firstSeq: 1, count: 12, messages: 2), LogRow.Slice(run: 900, index: 17, firstSeq: 13, count: 7, messages: 0),
         ]
@@ -376,8 +380,12 @@ extension FormatVectorTests {
             lanes: row.lanes.map {
                 FormatVectors.RowVector.Lane(
                     replica: $0.replica.low, mark: $0.mark,
-                    refused: $0.refused.map {
-                        FormatVectors.RowVector.Refused(counter: $0.counter, code: $0.refusal.code.rawValue, detail: $0.refusal.detail)
+                    answered: $0.answered.map {
+                        switch $0.answer {
+                        case .refused(let refusal):
+                            FormatVectors.RowVector.Answered(counter: $0.counter, code: refusal.code.rawValue, detail: refusal.detail)
+                        case .duplicate(let seq): FormatVectors.RowVector.Answered(counter: $0.counter, code: "duplicate", detail: String(seq))
+                        }
                     })
             }, key: hex(key), bytes: hex(Archive.sealed(key, out.array())))
     }

@@ -90,7 +90,7 @@ extension FormatVectors {
         var log: String?
         var replica: String?
         var counter: UInt64?
-        /// Of a mark: the refusal's code, absent for a duplicate.
+        /// Of a mark: the refusal's code, absent for a duplicate; of that, `detail` is the seq that it was answered with, if that is kept.
         var refusal: String?
         var detail: String?
         var wrapped: String?
@@ -170,10 +170,11 @@ extension FormatVectors {
         struct Lane: Codable {
             var replica: UInt64
             var mark: UInt64
-            var refused: [Refused]
+            var answered: [Answered]
         }
-        struct Refused: Codable {
+        struct Answered: Codable {
             var counter: UInt64
+            /// A refusal's, or `duplicate`, with the seq as detail.
             var code: String
             var detail: String
         }

@@ -183,6 +183,45 @@ func abandonedCopy(of store: EventStore, in directory: TemporaryDirectory, _ nam
         try store.close()
     }
 
+    @Test("I3: a repeat of a duplicate gets the first answer, whatever came since, also after a flush and anew after opening") func repeatedDuplicates() throws
+    {
+        let directory = TemporaryDirectory()
+        var store = try EventStore.open(at: directory.store, options: Self.small)
+        func with(_ counter: UInt64, by author: String = "ann", _ content: Event.Content) -> Submission {
+            Submission(
+                Event(conversation: conversation(1), author: user(author), content: content),
+                origin: Origin(replica: ReplicaID(high: 9, low: 9), counter: counter, hlc: HLC(milliseconds: 1)))
+        }
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one"), sent(2, in: 1, "two")])
+        _ = try store.appendBlocking([with(1, by: "bob", .receiptRead(upTo: message(1)))])
+        let repeats = [
+            with(2, .participantJoined(user("bob"))), with(3, by: "bob", .receiptRead(upTo: message(1))),
+            with(4, by: "bob", .receiptDelivered(upTo: message(1))),
+        ]
+        let first = try store.appendBlocking(repeats)
+        #expect(first.map { $0.receipt?.seq } == [1, 4, 5])
+        #expect(!first[0].isAccepted && !first[1].isAccepted && first[2].isAccepted)
+        _ = try store.appendBlocking([with(5, by: "bob", .receiptRead(upTo: message(2))), with(6, by: "bob", .participantLeft(user("bob")))])
+        let left = with(7, .participantLeft(user("bob")))
+        let second = try store.appendBlocking([left])
+        #expect(second.map { $0.receipt?.seq } == [7])
+        _ = try store.appendBlocking([with(8, .participantJoined(user("bob"))), with(9, .participantLeft(user("bob"))), sent(3, in: 1, "three")])
+
+        for step in 0..<3 {
+            let again = try store.appendBlocking(repeats + [left])
+            #expect(again.map { $0.receipt?.seq } == [1, 4, 5, 7] && again.allSatisfy { !$0.isAccepted })
+            // Another event under such a counter is not swallowed.
+            #expect(
+                try store.appendBlocking([with(2, .participantJoined(user("bob"))), with(3, sent(9, in: 1, "x").event.content)])[1].refusal == .originConflict)
+            if step == 0 { try store.flush() }
+            if step == 1 {
+                try store.close()
+                store = try EventStore.open(at: directory.store, options: Self.small)
+            }
+        }
+        try store.close()
+    }
+
     @Test("I3: refusals alone, more than the journal holds, are remembered after a crash") func refusalsOnly() throws {
         let directory = TemporaryDirectory()
         let store = try EventStore.open(at: directory.store, options: Self.small)
