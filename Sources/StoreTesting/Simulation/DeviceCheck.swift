@@ -134,12 +134,15 @@ struct DeviceCheck {
         return nil
     }
 
-    /// Where the newest conversations are wanted and nothing has happened since: all of them are held, with as many of their messages.
-    func checkNewest() throws {
+    /// Where the newest conversations are wanted: all of them are held, with as many of their messages.
+    ///
+    /// - Parameter askedAt: the hub's position before they were asked for. In the place of one that its user has left since no other comes.
+    func checkNewest(askedAt: Position) throws {
         guard case .newest(let conversations, let messages) = device.scope else { return }
         let visible = ends.flatMap { hub.history.events(of: $0.key, through: $0.value) }
         let model = Model(visible)
-        for row in model.lobby(device.user).prefix(Int(conversations)) {
+        let left = visible.filter { $0.position > askedAt && $0.event.content == .participantLeft(device.user) }.count
+        for row in model.lobby(device.user).prefix(max(0, Int(conversations) - left)) {
             guard let page = try replica.store.timeline(of: row.conversation, limit: .max) else { throw failure("does not show \(row.conversation)") }
             let gap = held[.conversation(row.conversation)]?.gap
             let first = held[.conversation(row.conversation)]?.part?.isFirst ?? false ? gap?.upperBound ?? 0 : 0

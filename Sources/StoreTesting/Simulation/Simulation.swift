@@ -108,9 +108,10 @@ package final class Simulation: @unchecked Sendable {
         let scoped = devices.filter(\.isScoped)
         if failure != nil || scoped.isEmpty { return }
         for device in scoped { device.ask(for: world.random.chance(0.5) ? .mine : scope(for: device)) }
+        let asked = hub.history.position
         rest()
         checkAtRest()
-        if failure == nil { do { for device in scoped { try DeviceCheck(device, hub)?.checkNewest() } } catch { found("\(error)") } }
+        if failure == nil { do { for device in scoped { try DeviceCheck(device, hub)?.checkNewest(askedAt: asked) } } catch { found("\(error)") } }
     }
 
     private func planTicks() {
