@@ -187,4 +187,33 @@ import Testing
         #expect(try Program.run("import", "--store", store, option, folder.path + "/./events.jsonl", file).status == 64)
         #expect(try folder.text("events.jsonl") == Lines.created(1))
     }
+
+    @Test("No file in the store's directory is written over, whatever leads there; nor have --rejects and --acks one file")
+    func intoTheStore() throws {
+        let file = try folder.write("events.jsonl", Lines.created(1) + Lines.sent(1, message: 2, "one"))
+        #expect(try Program.run("import", "--store", store, file).status == 0)
+        let manager = FileManager.default
+        try manager.createSymbolicLink(atPath: folder["to-archive"], withDestinationPath: "store/archive")
+        try manager.createSymbolicLink(atPath: folder["to-nothing"], withDestinationPath: "to-store/new")
+        try manager.createSymbolicLink(atPath: folder["to-store"], withDestinationPath: store)
+        try manager.linkItem(atPath: store + "/archive", toPath: folder["hard"])
+        let archive = try Data(contentsOf: URL(fileURLWithPath: store + "/archive"))
+        let paths = [
+            store + "/archive", store + "/../store/new", folder["to-archive"], folder["to-nothing"], folder["to-store/./key"], folder["hard"], store + "/",
+        ]
+        for path in paths {
+            for arguments in [["import", "--rejects", path, file], ["import", "--acks", path, file], ["audit", "checkpoint", "--output", path]] {
+                let outcome = try Program.run(arguments + ["--store", store])
+                #expect(outcome.status == 64 && outcome.errors.contains("lies in the store"), "\(path): \(outcome.errors)")
+            }
+        }
+        let proof = ["audit", "prove", "--store", store, "--conversation", "0", "--seq", "1", "--output"]
+        #expect(try Program.run(proof + [paths[0]]).status == 64)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: store + "/archive")) == archive)
+        #expect(try Program.run("verify", "--store", store).status == 0)
+        #expect(try Program.run("import", "--store", folder["new"], "--rejects", folder["new"], file).status == 64)
+        let twice = try Program.run("import", "--store", store, "--rejects", folder["x"], "--acks", folder["./x"], file)
+        #expect(twice.status == 64 && !manager.fileExists(atPath: folder["x"]))
+        #expect(try Program.run("import", "--store", store, "--rejects", "/dev/null", "--acks", "/dev/null", file).status == 0)
+    }
 }

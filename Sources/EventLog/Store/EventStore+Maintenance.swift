@@ -136,7 +136,7 @@ extension EventStore {
         guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(target): the directory \(parent) does not exist; make it first") }
         try Directory.refuseNetwork(parent)
         try checkIsStore(source)
-        guard !Directory.isSame(parent, source) else { throw EventLogError(.cannotCreate, "\(target) lies in the store itself; name another directory") }
+        guard !Directory.contains(source, parent) else { throw EventLogError(.cannotCreate, "\(target) lies in the store itself; name another directory") }
         // Before the events: it speaks only of what was durable before it was written.
         let side = try SideStore.snapshot(directory: source)
         defer { side?.close() }

@@ -38,6 +38,10 @@ struct Import: ParsableCommand {
         for path in [rejects, acks].compactMap({ $0 }) where input.holds(path) {
             throw Failure(.usage, "\(path) is to be read and to be written; name another file")
         }
+        if let rejects, let acks, FilePlace(rejects).keepsBytes, FilePlace(rejects).isSame(as: FilePlace(acks)) {
+            throw Failure(.usage, "--rejects and --acks name the same file; name two")
+        }
+        try store.refuseOutputs(rejects, acks)
         try store.refuseReplica("import where the hub is, then sync")
         let target = try ImportStore(
             store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))

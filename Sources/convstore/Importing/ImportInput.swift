@@ -27,13 +27,8 @@ struct ImportInput: Sendable {
 
     /// Whether a file to be written is one of them.
     func holds(_ path: String) -> Bool {
-        func identity(_ path: String) -> (dev_t, ino_t)? {
-            var status = stat()
-            guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-            return (status.st_dev, status.st_ino)
-        }
-        guard let wanted = identity(path) else { return false }
-        return paths.contains { $0 != "-" && identity($0).map { $0 == wanted } ?? false }
+        let wanted = FilePlace(path)
+        return wanted.keepsBytes && paths.contains { $0 != "-" && FilePlace($0).isSame(as: wanted) }
     }
 
     static func open(_ path: String) throws(InputError) -> InputFile {
