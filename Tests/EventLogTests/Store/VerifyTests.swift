@@ -122,4 +122,28 @@ import Testing
         _ = try store.proveInclusion(log: .conversation(conversation(1)), seq: 1).check(expectedKey: key)
         try store.close()
     }
+
+    @Test("An archive of a newer version is refused by every reading, both versions named; one whose version is damaged is salvaged")
+    func newerVersion() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        try store.close()
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        var record = try #require(try archive.environment.read { try $0.get(archive.meta, Archive.MetaKey.store).map(Array.init) })
+        func put(_ value: [UInt8]) throws { try archive.environment.write { try $0.put(archive.meta, Archive.MetaKey.store, value) } }
+        func salvage() throws -> (events: Int, losses: [String]) {
+            var (events, losses) = (0, [String]())
+            try EventStore.salvage(at: directory.store) { _ in events += 1 } lost: { losses.append($0) }
+            return (events, losses)
+        }
+        record[0] = 9
+        try put(record)
+        #expect(try salvage().events == 2)
+        try put(Archive.sealed(Archive.MetaKey.store, Array(record.dropLast(8))))
+        archive.environment.close()
+        for read in [{ _ = try salvage() }, { _ = try EventStore.verify(at: directory.store) }] {
+            let failure = #expect(throws: EventLogError.self) { try read() }
+            #expect(failure?.code == .newerFormat && failure?.message.contains("version 9") ?? false && failure?.message.contains("version 1:") ?? false)
+        }
+    }
 }
