@@ -205,7 +205,8 @@ extension EventStore {
     /// Erases one event's body for ever: its text can be read nowhere in the store's directory once `compact` has run, and its salt at once.
     /// Its envelope, all other events, the log's head and every proof made before stay as they are.
     ///
-    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed.
+    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed. What
+    ///   fails behind the commit (`diskFull`, `inputOutput`) says that the event is erased, and what is left to do.
     /// - Parameter progress: of the projections that are built anew, one after the other: how many events of how many are folded.
     public func erase(log: LogID, seq: Seq, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
@@ -226,7 +227,20 @@ extension EventStore {
             }
         }
         // Rows may hold the text, and only a fold of what is left says what they hold without it.
-        for slot in folds { try rebuild(slot, isOpening: false, progress: progress) }
+        do {
+            for slot in folds { try rebuild(slot, isOpening: false, progress: progress) }
+        } catch {
+            throw Self.erasedOnly(log, seq, error, "what is shown could not be built anew", "convstore rebuild")
+        }
+    }
+
+    /// Says what failed behind an erasure's commit: it stands all the same.
+    private static func erasedOnly(_ log: LogID, _ seq: Seq, _ error: any Error, _ what: String, _ command: String) -> any Error {
+        guard let typed = (error as? SystemError)?.typed ?? (error as? EventLogError) else { return error }
+        let erased = "log \(log) seq \(seq) is erased, but \(what)"
+        return typed.code == .diskFull
+            ? EventLogError(.diskFull, "\(erased): the disk is full; free some space, then run `\(command)`")
+            : EventLogError(typed.code, "\(erased) (\(typed.message)); then run `\(command)`")
     }
 
     private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
@@ -303,8 +317,13 @@ extension EventStore {
         readers.withLock { $0 = [] }
         reader.forget()
         writer.withLock { $0.forgetRuns() }
-        try file.write(to: path)
-        try journal.wipe()
+        do {
+            try file.write(to: path)
+            try journal.wipe()
+        } catch {
+            // The next opening forgets the old key, and its closing empties the journal.
+            throw Self.erasedOnly(log, seq, error, "its old bytes still lie in the store's files", "convstore compact")
+        }
     }
 
     /// Whether the archive can be read, and is still wrapped with this key: only then may the other one be forgotten.
