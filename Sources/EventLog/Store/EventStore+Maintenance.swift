@@ -83,28 +83,38 @@ extension EventStore {
                 var isMore = true
                 while isMore {
                     // The closure runs again when the map had to grow: it starts where the last one that was committed ended.
-                    (next, isMore) = try target.write { transaction in
-                        var bytes = 0
-                        var told = 0
-                        var last = next
-                        var reached = records
-                        try source.forEach(from, from: next) { key, value in
-                            let name = Array(key)
-                            if name == next { return true }
-                            try transaction.put(to, name, value, isAppend: true)
-                            last = name
-                            bytes += value.count
-                            reached += 1
-                            if bytes - told >= 1 << 20 {
-                                told = bytes
-                                let share = Double(reached) / Double(max(size.records, 1))
-                                try progress?(UInt64(before + Int(Double(size.bytes) * min(share, 1))), total)
+                    var isReading = false
+                    do {
+                        (next, isMore) = try target.write { transaction in
+                            var bytes = 0
+                            var told = 0
+                            var last = next
+                            var reached = records
+                            isReading = true
+                            try source.forEach(from, from: next) { key, value in
+                                let name = Array(key)
+                                if name == next { return true }
+                                isReading = false
+                                try transaction.put(to, name, value, isAppend: true)
+                                isReading = true
+                                last = name
+                                bytes += value.count
+                                reached += 1
+                                if bytes - told >= 1 << 20 {
+                                    told = bytes
+                                    let share = Double(reached) / Double(max(size.records, 1))
+                                    try progress?(UInt64(before + Int(Double(size.bytes) * min(share, 1))), total)
+                                }
+                                return bytes <= 16 << 20
                             }
-                            return bytes <= 16 << 20
+                            isReading = false
+                            if bytes <= 16 << 20 { return (last, false) }
+                            records = reached
+                            return (last, true)
                         }
-                        if bytes <= 16 << 20 { return (last, false) }
-                        records = reached
-                        return (last, true)
+                    } catch let error as LMDBError where !isReading {
+                        // The reading around us would take it for its own file's.
+                        throw Archive.typed(error, path)
                     }
                 }
                 before += size.bytes

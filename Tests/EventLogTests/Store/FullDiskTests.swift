@@ -106,4 +106,21 @@ private final class ShortDisk: DiskFaults {
         try again.close()
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
+
+    @Test("A copy for which there is no room says so of where it was to be, not of the store, and leaves nothing there") func copying() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        try store.close()
+        let full = directory.path + "/full"
+        try Directory.make(full)
+        for commits in 0...2 {
+            let disk = ShortDisk(isFull: true)
+            FaultyDisks.add(disk, for: full)
+            defer { FaultyDisks.remove(disk) }
+            disk.set(commitsLeft: commits)
+            let failure = #expect(throws: EventLogError.self) { try EventStore.copy(from: directory.store, to: full + "/copy") }
+            #expect(failure?.code == .diskFull && failure?.message.hasPrefix(full + "/copy") ?? false, "\(commits): \(failure?.message ?? "")")
+            #expect(try Directory.names(full) == [])
+        }
+    }
 }
