@@ -123,7 +123,11 @@ import Testing
     @Test("A file that is no recorded stream is exit 65, and nothing of it is stored")
     func noStream() throws {
         let file = try folder.write("x.sse", "data: {\"hello\":1}\n\n")
-        #expect(try Program.run("import", "--store", store, "--format", "stream", file).status == 65)
+        let rejects = folder["rejects"]
+        let outcome = try Program.run("import", "--store", store, "--format", "stream", "--json", "--rejects", rejects, file)
+        #expect(outcome.status == 65 && outcome.errors.contains(file))
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["malformed": 1] && outcome.object()["rejected"] as? Int == 1)
+        #expect(try folder.text("rejects") == #"{"file":"\#(file)","line":1,"code":"malformed","detail":"no known wire"}"# + "\n")
         #expect(!FileManager.default.fileExists(atPath: store))
     }
 
@@ -215,5 +219,31 @@ import Testing
         let twice = try Program.run("import", "--store", store, "--rejects", folder["x"], "--acks", folder["./x"], file)
         #expect(twice.status == 64 && !manager.fileExists(atPath: folder["x"]))
         #expect(try Program.run("import", "--store", store, "--rejects", "/dev/null", "--acks", "/dev/null", file).status == 0)
+    }
+
+    @Test("A recorded stream with a payload beyond the limit is refused by its name and line, and the next file goes on")
+    func largePayload() throws {
+        let delta = #"{"choices":[{"delta":{"content":"a"}}]}"# + "\n"
+        let large = try folder.write("large", "\n" + delta + "{\"choices\":\"" + String(repeating: "x", count: 17 << 20) + "\"}\n")
+        let sound = try folder.write("sound", delta)
+        let arguments = ["import", "--store", store, "--format", "stream", "--json", large, sound]
+        let stopped = try Program.run(arguments)
+        #expect(stopped.status == 65 && stopped.errors.contains("\(large): line 3: too_large"), "\(stopped.errors)")
+        let outcome = try Program.run(arguments + ["--keep-going", "--rejects", folder["rejects"]])
+        #expect(outcome.status == 0)
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["too_large": 1] && outcome.object()["conversations"] as? Int == 1)
+        #expect(try folder.text("rejects") == #"{"file":"\#(large)","line":3,"code":"too_large","detail":"payload"}"# + "\n")
+    }
+
+    @Test("A recorded stream's acks count physical lines; what was skipped of it is told, not in the summary's fields")
+    func streamLines() throws {
+        let stream = try folder.write("s.sse", "event: x\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: 7\n\ndata: [DONE]\n\n")
+        let arguments = ["import", "--store", store, "--format", "stream", stream]
+        let outcome = try Program.run(arguments + ["--json", "--acks", folder["acks"]])
+        #expect(try Set(outcome.object().keys) == ["accepted", "duplicates", "rejected", "conversations", "messages", "by_code", "seconds"])
+        #expect(outcome.errors.contains("1 payload"), "\(outcome.errors)")
+        let lines = try folder.text("acks").matches(of: /"line":([0-9]+)/).map { String($0.output.1) }
+        #expect(lines == ["2", "2", "2", "6"])
+        #expect(try Program.run(arguments).output.contains(/skipped +1 +payloads that are no JSON objects/))
     }
 }

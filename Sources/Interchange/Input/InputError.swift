@@ -21,10 +21,13 @@ public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
     public let code: Code
     /// What, where, and what to do; never a user's text.
     public let message: String
+    /// The line that it is about, counted physically from 1, where there is one.
+    public let line: Int?
 
-    public init(_ code: Code, _ message: String) {
+    public init(_ code: Code, _ message: String, line: Int? = nil) {
         self.code = code
         self.message = message
+        self.line = line
     }
 
     public var description: String { message }

@@ -101,15 +101,16 @@ struct ImportReader: Sendable {
     private func readStream(_ file: consuming InputFile, _ filling: inout Filling) throws {
         let digest = try file.contentDigest()
         var origins = ImportOrigins(digest: digest)
-        var count = 0
         let title = file.name == "-" ? "standard input" : String(file.name.split(separator: "/").last ?? "")
         do {
-            try StreamFile.forEachEvent(of: file, digest: digest, title: title, now: now) { event, at in
-                count += 1
-                try add(Submission(event, origin: origins.origin(in: event.log, at: at)), line: count, bytes: event.textBytes, &filling)
+            let skipped = try StreamFile.forEachEvent(of: file, digest: digest, title: title, now: now) { event, at, line in
+                try add(Submission(event, origin: origins.origin(in: event.log, at: at)), line: line, bytes: event.textBytes, &filling)
             }
-        } catch let error as InputError where error.code == .noKnownWire && goesOn {
+            filling.batch.skippedPayloads += skipped
+        } catch let error as InputError where error.code == .noKnownWire {
             try refuse(Refusal(.malformed, "no known wire"), line: 1, &filling)
+        } catch let error as InputError where error.code == .payloadTooLarge {
+            try refuse(Refusal(.tooLarge, "payload"), line: error.line ?? 1, &filling)
         }
     }
 

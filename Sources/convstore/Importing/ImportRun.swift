@@ -20,6 +20,7 @@ struct ImportRun: ~Copyable {
     mutating func take(_ batch: ImportBatch) throws -> Failure? {
         let outcomes = try append(batch.submissions)
         if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
+        count.skippedPayloads += batch.skippedPayloads
         var refused = batch.refused[...]
         var first: Failure?
         for index in 0...outcomes.count {
