@@ -246,4 +246,14 @@ import Testing
         #expect(lines == ["2", "2", "2", "6"])
         #expect(try Program.run(arguments).output.contains(/skipped +1 +payloads that are no JSON objects/))
     }
+
+    @Test("An import that a full disk ends prints what was taken so far, and exits with 74", arguments: ["--acks", "--rejects"])
+    func summaryOfFailure(option: String) throws {
+        let file = try folder.write("events.jsonl", Lines.created(1) + Lines.sent(1, message: 2, "one") + "no json\n")
+        let outcome = try Program.run("import", "--store", store, "--json", "--keep-going", option, "/dev/full", file)
+        #expect(outcome.status == 74 && outcome.errors.contains("/dev/full"), "\(outcome.errors)")
+        let summary = try outcome.object()
+        #expect(summary["accepted"] as? Int == 2 && summary["rejected"] as? Int == 1 && summary["messages"] as? Int == 1)
+        #expect(try Program.run("import", "--store", store, "--json", "--keep-going", file).object()["duplicates"] as? Int == 2)
+    }
 }

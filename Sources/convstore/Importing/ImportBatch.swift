@@ -19,6 +19,8 @@ struct ImportBatch: Sendable {
     var skippedPayloads = 0
     /// Bytes of all inputs that are read by now.
     var bytesRead = 0
+    /// Bytes of all inputs; standard input counts from when all of it was taken.
+    var bytesTotal = 0
 
     var isEmpty: Bool { submissions.isEmpty && refused.isEmpty && skippedPayloads == 0 }
 }

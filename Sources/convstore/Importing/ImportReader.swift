@@ -20,8 +20,8 @@ struct ImportReader: Sendable {
     func start() {
         WorkerThread.start {
             do {
-                var bytesBefore = 0
-                for path in input.paths { try read(path, &bytesBefore) }
+                var bytes = (before: 0, total: input.sizes.reduce(0, +))
+                for (path, size) in zip(input.paths, input.sizes) { try read(path, expected: size, &bytes) }
                 batches.finish()
             } catch is Stop {
                 batches.finish()
@@ -31,10 +31,11 @@ struct ImportReader: Sendable {
         }
     }
 
-    private func read(_ path: String, _ bytesBefore: inout Int) throws {
+    private func read(_ path: String, expected: Int, _ bytes: inout (before: Int, total: Int)) throws {
         let file = try ImportInput.open(path)
         let size = file.size
-        var filling = Filling(batch: ImportBatch(file: path, bytesRead: bytesBefore), bytesBefore: bytesBefore)
+        bytes.total += size - expected
+        var filling = Filling(batch: ImportBatch(file: path, bytesRead: bytes.before, bytesTotal: bytes.total), bytesBefore: bytes.before)
         do {
             switch format {
             case .events: try readEvents(file, &filling)
@@ -46,8 +47,8 @@ struct ImportReader: Sendable {
             try send(&filling)
             throw error
         }
-        if path != "-" { bytesBefore += size }
-        filling.batch.bytesRead = bytesBefore
+        bytes.before += size
+        filling.batch.bytesRead = bytes.before
         try send(&filling)
     }
 
@@ -147,7 +148,7 @@ struct ImportReader: Sendable {
 
     private func send(_ filling: inout Filling) throws {
         if filling.bytesRead > 0 { filling.batch.bytesRead = filling.bytesBefore + filling.bytesRead }
-        var next = ImportBatch(file: filling.batch.file, bytesRead: filling.batch.bytesRead)
+        var next = ImportBatch(file: filling.batch.file, bytesRead: filling.batch.bytesRead, bytesTotal: filling.batch.bytesTotal)
         next.lines.reserveCapacity(Self.submissionsMax)
         next.submissions.reserveCapacity(Self.submissionsMax)
         swap(&next, &filling.batch)
