@@ -28,7 +28,8 @@ struct Import: ParsableCommand {
 
     func validate() throws {
         if exact, keepGoing || format != .events || rejects != nil || acks != nil {
-            throw ValidationError("--exact takes neither --keep-going, --format, --rejects nor --acks: a true copy lacks no line.")
+            throw ValidationError(
+                "--exact takes neither --keep-going, --format, --rejects nor --acks: it keeps what stands before the first bad line, and ends there.")
         }
     }
 
