@@ -176,6 +176,12 @@ import Testing
         let proof = folder["proof"]
         #expect(try Program.run("audit", "prove", "--store", store, "--conversation", "0", "--seq", "2", "--output", proof).status == 0)
         #expect(try Program.run("audit", "check", proof, "--key", key).status == 0)
+        #expect(try Program.run("audit", "check", folder["note"]).status == 64)
+        for text in ["", "no proof\n"] {
+            let neither = try Program.run("audit", "check", "--json", try folder.write("neither", text))
+            #expect(neither.status == 65 && neither.errors.contains("is no proof and no signed checkpoint"))
+            #expect(try neither.object()["ok"] as? Bool == false)
+        }
         try folder.write("changed", folder.text("proof").replacing("\"seq\":2", with: "\"seq\":3"))
         #expect(try Program.run("audit", "check", folder["changed"]).status == 65)
         #expect(try Program.run("audit", "check", "--json", folder["changed"]).object()["ok"] as? Bool == false)

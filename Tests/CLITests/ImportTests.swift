@@ -123,7 +123,11 @@ import Testing
     @Test("A file that is no recorded stream is exit 65, and nothing of it is stored")
     func noStream() throws {
         let file = try folder.write("x.sse", "data: {\"hello\":1}\n\n")
-        #expect(try Program.run("import", "--store", store, "--format", "stream", file).status == 65)
+        let rejects = folder["rejects"]
+        let outcome = try Program.run("import", "--store", store, "--format", "stream", "--json", "--rejects", rejects, file)
+        #expect(outcome.status == 65 && outcome.errors.contains(file))
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["malformed": 1] && outcome.object()["rejected"] as? Int == 1)
+        #expect(try folder.text("rejects") == #"{"file":"\#(file)","line":1,"code":"malformed","detail":"no known wire"}"# + "\n")
         #expect(!FileManager.default.fileExists(atPath: store))
     }
 
@@ -186,5 +190,70 @@ import Testing
         let file = try folder.write("events.jsonl", Lines.created(1))
         #expect(try Program.run("import", "--store", store, option, folder.path + "/./events.jsonl", file).status == 64)
         #expect(try folder.text("events.jsonl") == Lines.created(1))
+    }
+
+    @Test("No file in the store's directory is written over, whatever leads there; nor have --rejects and --acks one file")
+    func intoTheStore() throws {
+        let file = try folder.write("events.jsonl", Lines.created(1) + Lines.sent(1, message: 2, "one"))
+        #expect(try Program.run("import", "--store", store, file).status == 0)
+        let manager = FileManager.default
+        try manager.createSymbolicLink(atPath: folder["to-archive"], withDestinationPath: "store/archive")
+        try manager.createSymbolicLink(atPath: folder["to-nothing"], withDestinationPath: "to-store/new")
+        try manager.createSymbolicLink(atPath: folder["to-store"], withDestinationPath: store)
+        try manager.linkItem(atPath: store + "/archive", toPath: folder["hard"])
+        let archive = try Data(contentsOf: URL(fileURLWithPath: store + "/archive"))
+        let paths = [
+            store + "/archive", store + "/../store/new", folder["to-archive"], folder["to-nothing"], folder["to-store/./key"], folder["hard"], store + "/",
+        ]
+        for path in paths {
+            for arguments in [["import", "--rejects", path, file], ["import", "--acks", path, file], ["audit", "checkpoint", "--output", path]] {
+                let outcome = try Program.run(arguments + ["--store", store])
+                #expect(outcome.status == 64 && outcome.errors.contains("lies in the store"), "\(path): \(outcome.errors)")
+            }
+        }
+        let proof = ["audit", "prove", "--store", store, "--conversation", "0", "--seq", "1", "--output"]
+        #expect(try Program.run(proof + [paths[0]]).status == 64)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: store + "/archive")) == archive)
+        #expect(try Program.run("verify", "--store", store).status == 0)
+        #expect(try Program.run("import", "--store", folder["new"], "--rejects", folder["new"], file).status == 64)
+        let twice = try Program.run("import", "--store", store, "--rejects", folder["x"], "--acks", folder["./x"], file)
+        #expect(twice.status == 64 && !manager.fileExists(atPath: folder["x"]))
+        #expect(try Program.run("import", "--store", store, "--rejects", "/dev/null", "--acks", "/dev/null", file).status == 0)
+    }
+
+    @Test("A recorded stream with a payload beyond the limit is refused by its name and line, and the next file goes on")
+    func largePayload() throws {
+        let delta = #"{"choices":[{"delta":{"content":"a"}}]}"# + "\n"
+        let large = try folder.write("large", "\n" + delta + "{\"choices\":\"" + String(repeating: "x", count: 17 << 20) + "\"}\n")
+        let sound = try folder.write("sound", delta)
+        let arguments = ["import", "--store", store, "--format", "stream", "--json", large, sound]
+        let stopped = try Program.run(arguments)
+        #expect(stopped.status == 65 && stopped.errors.contains("\(large): line 3: too_large"), "\(stopped.errors)")
+        let outcome = try Program.run(arguments + ["--keep-going", "--rejects", folder["rejects"]])
+        #expect(outcome.status == 0)
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["too_large": 1] && outcome.object()["conversations"] as? Int == 1)
+        #expect(try folder.text("rejects") == #"{"file":"\#(large)","line":3,"code":"too_large","detail":"payload"}"# + "\n")
+    }
+
+    @Test("A recorded stream's acks count physical lines; what was skipped of it is told, not in the summary's fields")
+    func streamLines() throws {
+        let stream = try folder.write("s.sse", "event: x\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: 7\n\ndata: [DONE]\n\n")
+        let arguments = ["import", "--store", store, "--format", "stream", stream]
+        let outcome = try Program.run(arguments + ["--json", "--acks", folder["acks"]])
+        #expect(try Set(outcome.object().keys) == ["accepted", "duplicates", "rejected", "conversations", "messages", "by_code", "seconds"])
+        #expect(outcome.errors.contains("1 payload"), "\(outcome.errors)")
+        let lines = try folder.text("acks").matches(of: /"line":([0-9]+)/).map { String($0.output.1) }
+        #expect(lines == ["2", "2", "2", "6"])
+        #expect(try Program.run(arguments).output.contains(/skipped +1 +payloads that are no JSON objects/))
+    }
+
+    @Test("An import that a full disk ends prints what was taken so far, and exits with 74", arguments: ["--acks", "--rejects"])
+    func summaryOfFailure(option: String) throws {
+        let file = try folder.write("events.jsonl", Lines.created(1) + Lines.sent(1, message: 2, "one") + "no json\n")
+        let outcome = try Program.run("import", "--store", store, "--json", "--keep-going", option, "/dev/full", file)
+        #expect(outcome.status == 74 && outcome.errors.contains("/dev/full"), "\(outcome.errors)")
+        let summary = try outcome.object()
+        #expect(summary["accepted"] as? Int == 2 && summary["rejected"] as? Int == 1 && summary["messages"] as? Int == 1)
+        #expect(try Program.run("import", "--store", store, "--json", "--keep-going", file).object()["duplicates"] as? Int == 2)
     }
 }

@@ -109,10 +109,14 @@ final class Archive: Sendable {
         }
     }
 
+    /// What a message of damage ends in, and what may follow that.
+    static let verify = "; run `convstore verify`"
+    static let salvage = "and `convstore export --salvage` for what is sound"
+
     static func damaged(_ path: String, _ what: String) -> EventLogError {
         // Beside the log lies what is mended, not only saved.
-        let rescue = path.hasSuffix("/" + SideStore.fileName) ? SideStore.rescue : "and `convstore export --salvage` for what is sound"
-        return EventLogError(.damaged, "\(path): \(what); run `convstore verify`, \(rescue)")
+        let rescue = path.hasSuffix("/" + SideStore.fileName) ? SideStore.rescue : salvage
+        return EventLogError(.damaged, "\(path): \(what)\(verify), \(rescue)")
     }
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {

@@ -183,6 +183,17 @@ enum Directory {
         return status.st_dev == otherStatus.st_dev && status.st_ino == otherStatus.st_ino
     }
 
+    /// Whether one directory is another, or lies in it, however deep.
+    static func contains(_ directory: String, _ other: String) -> Bool {
+        var ancestor = other
+        while !isSame(ancestor, directory) {
+            let above = ancestor + "/.."
+            if !exists(above) || isSame(above, ancestor) { return false }
+            ancestor = above
+        }
+        return true
+    }
+
     static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
     /// Whether the directory of a file may be written to.

@@ -22,7 +22,7 @@ public struct EventLogError: Error, Sendable, CustomStringConvertible {
         public static var damaged: Self { Self(.damaged) }
         /// A network file system, on which neither the locks nor the map hold.
         public static var unsupportedFileSystem: Self { Self(.unsupportedFileSystem) }
-        /// No room. Nothing was written; free some and try again.
+        /// No room. Nothing was written, unless the message says so (`erase`); free some and try again.
         public static var diskFull: Self { Self(.diskFull) }
         /// The system refused a read, a write or a sync.
         public static var inputOutput: Self { Self(.inputOutput) }

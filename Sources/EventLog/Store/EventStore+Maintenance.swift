@@ -83,28 +83,38 @@ extension EventStore {
                 var isMore = true
                 while isMore {
                     // The closure runs again when the map had to grow: it starts where the last one that was committed ended.
-                    (next, isMore) = try target.write { transaction in
-                        var bytes = 0
-                        var told = 0
-                        var last = next
-                        var reached = records
-                        try source.forEach(from, from: next) { key, value in
-                            let name = Array(key)
-                            if name == next { return true }
-                            try transaction.put(to, name, value, isAppend: true)
-                            last = name
-                            bytes += value.count
-                            reached += 1
-                            if bytes - told >= 1 << 20 {
-                                told = bytes
-                                let share = Double(reached) / Double(max(size.records, 1))
-                                try progress?(UInt64(before + Int(Double(size.bytes) * min(share, 1))), total)
+                    var isReading = false
+                    do {
+                        (next, isMore) = try target.write { transaction in
+                            var bytes = 0
+                            var told = 0
+                            var last = next
+                            var reached = records
+                            isReading = true
+                            try source.forEach(from, from: next) { key, value in
+                                let name = Array(key)
+                                if name == next { return true }
+                                isReading = false
+                                try transaction.put(to, name, value, isAppend: true)
+                                isReading = true
+                                last = name
+                                bytes += value.count
+                                reached += 1
+                                if bytes - told >= 1 << 20 {
+                                    told = bytes
+                                    let share = Double(reached) / Double(max(size.records, 1))
+                                    try progress?(UInt64(before + Int(Double(size.bytes) * min(share, 1))), total)
+                                }
+                                return bytes <= 16 << 20
                             }
-                            return bytes <= 16 << 20
+                            isReading = false
+                            if bytes <= 16 << 20 { return (last, false) }
+                            records = reached
+                            return (last, true)
                         }
-                        if bytes <= 16 << 20 { return (last, false) }
-                        records = reached
-                        return (last, true)
+                    } catch let error as LMDBError where !isReading {
+                        // The reading around us would take it for its own file's.
+                        throw Archive.typed(error, path)
                     }
                 }
                 before += size.bytes
@@ -115,7 +125,7 @@ extension EventStore {
         try File(path, O_RDWR).syncAll()
     }
 
-    /// Gives free space back, and leaves no byte of what was deleted or erased: rewrites the archive and empties the journal.
+    /// Gives free space back, and leaves no byte of what was erased, or of records deleted from the archive: rewrites the archive and empties the journal.
     ///
     /// Returns the bytes on disk before and after.
     public static func compact(at path: String, progress: CopyProgress? = nil) throws -> (before: Int, after: Int) {
@@ -136,7 +146,7 @@ extension EventStore {
         guard Directory.exists(parent) else { throw EventLogError(.cannotCreate, "\(target): the directory \(parent) does not exist; make it first") }
         try Directory.refuseNetwork(parent)
         try checkIsStore(source)
-        guard !Directory.isSame(parent, source) else { throw EventLogError(.cannotCreate, "\(target) lies in the store itself; name another directory") }
+        guard !Directory.contains(source, parent) else { throw EventLogError(.cannotCreate, "\(target) lies in the store itself; name another directory") }
         // Before the events: it speaks only of what was durable before it was written.
         let side = try SideStore.snapshot(directory: source)
         defer { side?.close() }
@@ -205,7 +215,8 @@ extension EventStore {
     /// Erases one event's body for ever: its text can be read nowhere in the store's directory once `compact` has run, and its salt at once.
     /// Its envelope, all other events, the log's head and every proof made before stay as they are.
     ///
-    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed.
+    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed. What
+    ///   fails behind the commit (`diskFull`, `inputOutput`) says that the event is erased, and what is left to do.
     /// - Parameter progress: of the projections that are built anew, one after the other: how many events of how many are folded.
     public func erase(log: LogID, seq: Seq, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
@@ -226,7 +237,20 @@ extension EventStore {
             }
         }
         // Rows may hold the text, and only a fold of what is left says what they hold without it.
-        for slot in folds { try rebuild(slot, isOpening: false, progress: progress) }
+        do {
+            for slot in folds { try rebuild(slot, isOpening: false, progress: progress) }
+        } catch {
+            throw Self.erasedOnly(log, seq, error, "what is shown could not be built anew", "convstore rebuild")
+        }
+    }
+
+    /// Says what failed behind an erasure's commit: it stands all the same.
+    private static func erasedOnly(_ log: LogID, _ seq: Seq, _ error: any Error, _ what: String, _ command: String) -> any Error {
+        guard let typed = (error as? SystemError)?.typed ?? (error as? EventLogError) else { return error }
+        let erased = "log \(log) seq \(seq) is erased, but \(what)"
+        return typed.code == .diskFull
+            ? EventLogError(.diskFull, "\(erased): the disk is full; free some space, then run `\(command)`")
+            : EventLogError(typed.code, "\(erased) (\(typed.message)); then run `\(command)`")
     }
 
     private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
@@ -303,8 +327,13 @@ extension EventStore {
         readers.withLock { $0 = [] }
         reader.forget()
         writer.withLock { $0.forgetRuns() }
-        try file.write(to: path)
-        try journal.wipe()
+        do {
+            try file.write(to: path)
+            try journal.wipe()
+        } catch {
+            // The next opening forgets the old key, and its closing empties the journal.
+            throw Self.erasedOnly(log, seq, error, "its old bytes still lie in the store's files", "convstore compact")
+        }
     }
 
     /// Whether the archive can be read, and is still wrapped with this key: only then may the other one be forgotten.

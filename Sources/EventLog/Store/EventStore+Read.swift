@@ -181,7 +181,11 @@ extension EventStore {
     }
 
     /// The same, with the position of the log's last event where the journal holds it.
-    func forEachRow(withTrees: Bool, _ body: (LogRow, Position?) throws -> Bool) throws {
+    ///
+    /// - Parameter unreadable: told of a row that is damaged, by its key; unless it throws, the others follow.
+    func forEachRow(
+        withTrees: Bool, unreadable: (_ key: [UInt8], EventLogError) throws -> Void = { throw $1 }, body: (LogRow, Position?) throws -> Bool
+    ) throws {
         try checkOpen()
         let snapshot = tail.snapshot
         var pending: [LogID: [(TailFrame, Int)]] = [:]
@@ -213,6 +217,7 @@ extension EventStore {
         var next: [UInt8] = []
         while true {
             var rows: [LogRow] = []
+            var isAtEnd = true
             try archive.environment.read { [archive] transaction in
                 var found: [([UInt8], [UInt8])] = []
                 try transaction.forEach(archive.logs, from: next) { key, value in
@@ -221,10 +226,18 @@ extension EventStore {
                     found.append((name, Array(value)))
                     return found.count < 256
                 }
-                for (key, value) in found { rows.append(try value.withUnsafeBytes { try archive.row(key, $0, transaction) }) }
+                for (key, value) in found {
+                    do {
+                        rows.append(try value.withUnsafeBytes { try archive.row(key, $0, transaction) })
+                    } catch let error as EventLogError where error.code == .damaged {
+                        try unreadable(key, error)
+                        pending = pending.filter { Archive.key(log: $0.key) != key }
+                    }
+                }
+                isAtEnd = found.isEmpty
                 if let last = found.last { next = last.0 }
             }
-            if rows.isEmpty { break }
+            if isAtEnd { break }
             for row in rows {
                 let events = pending.removeValue(forKey: row.id) ?? []
                 if row.seq == 0, events.isEmpty { continue }

@@ -10,6 +10,7 @@ extension EventStore {
     ///
     /// Changes nothing. Nobody may have the store open for writing meanwhile.
     ///
+    /// - Throws: `EventLogError`: `noSuchStore`, `newerFormat`; or what a closure throws.
     /// - Parameter progress: how many positions of how many are behind us; 0 of how many if the archive cannot tell.
     public static func salvage(
         at path: String, progress: ((_ done: Position, _ total: Position) -> Void)? = nil, event: (RecordedEvent) throws -> Void,
@@ -24,21 +25,36 @@ extension EventStore {
         }
         var last: Position = 0
         var store: StoreID?
-        do { store = try KeyFile(reading: path).store } catch { try lost("\(error)") }
+        do {
+            store = try KeyFile(reading: path).store
+        } catch let error as EventLogError where error.code == .newerFormat {
+            throw error
+        } catch {
+            try lost("\(error)")
+        }
 
         let archivePath = Archive.path(path)
         if Directory.exists(archivePath) {
             let file = try DataFile(path: archivePath)
             var problems = file.check().problems.map { "\(archivePath): \($0)" }
             var total: Position = 0
+            var newer: UInt32?
             _ = file.forEach(database: "meta") { key, value in
-                if key.array == Archive.MetaKey.store, value.byteCount >= 20 { store = store ?? StoreID(bytes: value.array[4..<20]) }
+                if key.array == Archive.MetaKey.store, value.byteCount >= 20 {
+                    store = store ?? StoreID(bytes: value.array[4..<20])
+                    // A version whose checksum does not match is damage, not a version.
+                    let version = value.array.withUnsafeBytes { bytes in
+                        Archive.unsealed(Archive.MetaKey.store, bytes).map { UInt32(littleEndian: $0.loadUnaligned(as: UInt32.self)) }
+                    }
+                    if let version, version > Format.version { newer = version }
+                }
                 if key.array == Archive.MetaKey.state {
                     let state = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
                     total = state?.position ?? 0
                 }
                 return true
             }
+            if let newer { throw Format.newer(archivePath, newer) }
             // Where the rows say that events lie, to name what a lost run held.
             var names: [Position: [String]] = [:]
             var unread = 0

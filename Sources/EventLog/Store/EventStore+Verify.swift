@@ -27,7 +27,10 @@ public struct VerifyReport: Sendable, Hashable {
 
     mutating func add(_ problem: String, in part: Part) {
         damaged.insert(part)
-        if problems.count < Self.problemsMax { problems.append(problem) }
+        guard problems.count < Self.problemsMax else { return }
+        // Nobody needs to be told to run what is running; what to do stands at the end of its report.
+        let advices = [", " + Archive.salvage, ", " + SideStore.rescue, ""]
+        problems.append(advices.reduce(problem) { $0.replacing(Archive.verify + $1, with: "") })
     }
 }
 
@@ -168,7 +171,14 @@ private struct Verifier {
         var conversations: UInt64 = 0
         do {
             var tailOnly = Set(logs.keys)
-            try store.forEachRow(withTrees: true) { row in
+            try store.forEachRow(withTrees: true) { key, error in
+                // Its key still says whose it is, and of a conversation's which.
+                let log = logs.keys.first { Archive.key(log: $0) == key }
+                if key.first == 0 { conversations += 1 }
+                if let log { tailOnly.remove(log) }
+                // Else its events have told of it.
+                if log.map({ !logs[$0]!.isBroken }) ?? true { note(error.message, &report) }
+            } body: { row, _ in
                 if case .conversation = row.id { conversations += 1 }
                 tailOnly.remove(row.id)
                 let known = logs[row.id]
@@ -296,7 +306,9 @@ private struct Verifier {
     /// Which events a run held that cannot be read, as the logs' rows tell. Their logs are not reported a second time.
     private mutating func lost(in start: Position) throws -> String {
         var words: [String] = []
-        try store.forEachRow { row in
+        try store.forEachRow(withTrees: false) { _, _ in
+            // It is told when the rows are read.
+        } body: { row, _ in
             for slice in row.slices where slice.run == start {
                 let progress = logs[row.id] ?? Progress()
                 progress.isBroken = true

@@ -1,7 +1,7 @@
 /// Why a file could not be read: what, where, and what to do.
 public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
-        private enum Base { case noSuchFile, unreadable, damaged, truncated, noKnownWire, payloadTooLarge }
+        private enum Base { case noSuchFile, unreadable, damaged, windowTooLarge, truncated, noKnownWire, payloadTooLarge }
         private let base: Base
         private init(_ base: Base) { self.base = base }
         /// Nothing is there, or it is a directory.
@@ -10,6 +10,8 @@ public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
         public static var unreadable: Self { Self(.unreadable) }
         /// It is no zstd data, or its bytes contradict each other. What was read before stands.
         public static var damaged: Self { Self(.damaged) }
+        /// The zstd data was made to be decompressed with more memory than is given to it here.
+        public static var windowTooLarge: Self { Self(.windowTooLarge) }
         /// The zstd data ends in the middle. What was read before stands.
         public static var truncated: Self { Self(.truncated) }
         /// No payload of a recorded stream is of a wire format known here.
@@ -21,10 +23,13 @@ public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
     public let code: Code
     /// What, where, and what to do; never a user's text.
     public let message: String
+    /// The line that it is about, counted physically from 1, where there is one.
+    public let line: Int?
 
-    public init(_ code: Code, _ message: String) {
+    public init(_ code: Code, _ message: String, line: Int? = nil) {
         self.code = code
         self.message = message
+        self.line = line
     }
 
     public var description: String { message }

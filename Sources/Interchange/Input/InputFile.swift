@@ -183,6 +183,9 @@ struct InputBlocks: ~Copyable {
             let step: ZstdDecompressor.Step
             do throws(ZstdDecompressor.Failure) {
                 step = try zstd!.decompress(UnsafeRawBufferPointer(rebasing: input[pending]), into: output)
+            } catch .windowTooLarge {
+                let limit = ZstdDecompressor.windowBytesMax >> 20
+                throw InputError(.windowTooLarge, "\(name) needs a window larger than \(limit) MiB; decompress it with `zstd -d --long=31`")
             } catch {
                 throw InputError(.damaged, "\(name) is no sound zstd file: its data is damaged before byte \(offset)")
             }

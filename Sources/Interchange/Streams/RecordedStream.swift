@@ -7,6 +7,8 @@ public struct RecordedStream: Sendable {
         public var text: String
         /// When the provider says that it was made (the last time that the stream told): milliseconds since 1970.
         public var at: UInt64?
+        /// The line that the payload begins on, counted physically from 1.
+        public var line: Int
     }
 
     /// How the answer ended.
@@ -28,6 +30,8 @@ public struct RecordedStream: Sendable {
     public private(set) var at: UInt64?
     /// The first time that the stream told.
     public private(set) var firstAt: UInt64?
+    /// The lines that the first payload of a known wire, and the last payload of any kind, begin on; 0 before there was one.
+    public private(set) var (firstLine, lastLine) = (0, 0)
 
     private var splitter: StreamPayloadSplitter
     private var isKnown = false
@@ -41,10 +45,11 @@ public struct RecordedStream: Sendable {
     public mutating func feed(_ bytes: UnsafeRawBufferPointer, _ delta: (Delta) -> Void) throws(InputError) {
         var splitter = self.splitter
         self.splitter = StreamPayloadSplitter(framing: splitter.framing)  // So that the closure may change the rest of self.
-        splitter.feed(bytes) { take($0, delta) }
+        splitter.feed(bytes) { take($0, line: $1, delta) }
         self.splitter = splitter
         guard splitter.pendingBytes <= Self.payloadBytesMax else {
-            throw InputError(.payloadTooLarge, "a payload of the stream is larger than \(Self.payloadBytesMax) bytes")
+            throw InputError(
+                .payloadTooLarge, "a payload of the stream is larger than \(Self.payloadBytesMax) bytes", line: splitter.pendingLine)
         }
     }
 
@@ -62,7 +67,7 @@ public struct RecordedStream: Sendable {
     /// Throws `noKnownWire` if no payload was of a wire known here.
     public mutating func finish(_ delta: (Delta) -> Void) throws(InputError) -> Ending {
         var splitter = self.splitter
-        splitter.finish { take($0, delta) }
+        splitter.finish { take($0, line: $1, delta) }
         self.splitter = StreamPayloadSplitter(framing: splitter.framing)
         guard isKnown else {
             throw InputError(
@@ -73,19 +78,20 @@ public struct RecordedStream: Sendable {
         return .interrupted(reason: sawError ? "error" : "end_of_stream")
     }
 
-    private mutating func take(_ bytes: [UInt8], _ delta: (Delta) -> Void) {
+    private mutating func take(_ bytes: [UInt8], line: Int, _ delta: (Delta) -> Void) {
         payloads += 1
+        lastLine = line
         if Self.isDone(bytes) { return sawDone = true }
         // Bytes that are not UTF-8 are mended only if they kept the payload from being read.
         guard let payload = bytes.withUnsafeBufferPointer(StreamPayload.init) ?? Self.mended(bytes) else { return skippedPayloads += 1 }
-        isKnown = isKnown || payload.isKnown
+        if payload.isKnown, !isKnown { (isKnown, firstLine) = (true, line) }
         sawError = sawError || payload.isError
         if endMark == nil { endMark = payload.end }
         if let time = payload.at {
             at = time
             if firstAt == nil { firstAt = time }
         }
-        if !payload.text.isEmpty { delta(Delta(text: payload.text, at: at)) }
+        if !payload.text.isEmpty { delta(Delta(text: payload.text, at: at, line: line)) }
     }
 
     private static func mended(_ bytes: [UInt8]) -> StreamPayload? {

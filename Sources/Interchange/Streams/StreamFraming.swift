@@ -46,6 +46,10 @@ struct StreamPayloadSplitter {
     private var line: [UInt8] = []
     private var data: [UInt8] = []
     private var hasData = false
+    /// Lines that have ended.
+    private var linesEnded = 0
+    /// The line that the pending payload begins on, once it has one of its own.
+    private var dataLine = 0
     private var skipsLineFeed = false
     private var isFirstLine = true
 
@@ -54,8 +58,11 @@ struct StreamPayloadSplitter {
     /// Bytes held of a payload that has not ended.
     var pendingBytes: Int { line.count + data.count }
 
-    /// Takes the next bytes and tells each payload that they complete.
-    mutating func feed(_ bytes: UnsafeRawBufferPointer, _ payload: ([UInt8]) -> Void) {
+    /// The line that the payload begins on which has not ended, counted physically from 1.
+    var pendingLine: Int { hasData ? dataLine : linesEnded + 1 }
+
+    /// Takes the next bytes and tells each payload that they complete, and the line that it begins on.
+    mutating func feed(_ bytes: UnsafeRawBufferPointer, _ payload: (_ bytes: [UInt8], _ line: Int) -> Void) {
         var start = 0
         if skipsLineFeed, let first = bytes.first {
             skipsLineFeed = false
@@ -80,32 +87,33 @@ struct StreamPayloadSplitter {
     }
 
     /// Takes what is pending at the end of input, even without its blank line.
-    mutating func finish(_ payload: ([UInt8]) -> Void) {
+    mutating func finish(_ payload: (_ bytes: [UInt8], _ line: Int) -> Void) {
         if !line.isEmpty { endLine(payload) }
         if hasData { endEvent(payload) }
     }
 
-    private mutating func endLine(_ payload: ([UInt8]) -> Void) {
+    private mutating func endLine(_ payload: (_ bytes: [UInt8], _ line: Int) -> Void) {
+        linesEnded += 1
         defer { line.removeAll(keepingCapacity: true) }
         if isFirstLine {
             isFirstLine = false
             if line.starts(with: [0xEF, 0xBB, 0xBF]) { line.removeFirst(3) }
         }
         switch framing {
-        case .lines: if !line.allSatisfy({ $0 == 0x20 || 0x09...0x0D ~= $0 }) { payload(line) }
+        case .lines: if !line.allSatisfy({ $0 == 0x20 || 0x09...0x0D ~= $0 }) { payload(line, linesEnded) }
         case .serverSentEvents:
             if line.isEmpty {
                 if hasData { endEvent(payload) }
             } else if line.starts(with: Array("data:".utf8)) {
-                if hasData { data.append(0x0A) }
+                if hasData { data.append(0x0A) } else { dataLine = linesEnded }
                 hasData = true
                 data.append(contentsOf: line.dropFirst(line.count > 5 && line[5] == 0x20 ? 6 : 5))
             }
         }
     }
 
-    private mutating func endEvent(_ payload: ([UInt8]) -> Void) {
-        payload(data)
+    private mutating func endEvent(_ payload: (_ bytes: [UInt8], _ line: Int) -> Void) {
+        payload(data, dataLine)
         data.removeAll(keepingCapacity: true)
         hasData = false
     }

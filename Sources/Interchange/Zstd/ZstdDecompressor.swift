@@ -2,7 +2,10 @@ import CZstd
 
 /// Decompresses one stream of zstd frames, piece by piece, in bounded memory (windows of at most 128 MiB, as `zstd -d` has it).
 struct ZstdDecompressor: ~Copyable {
-    enum Failure: Error { case damaged, outOfMemory }
+    enum Failure: Error { case damaged, windowTooLarge, outOfMemory }
+
+    /// The largest window that a frame may need: zstd's own limit, unless it is told otherwise.
+    static let windowBytesMax = 1 << 27
 
     struct Step {
         /// Bytes taken from the input, and bytes given.
@@ -28,7 +31,9 @@ struct ZstdDecompressor: ~Copyable {
         var source = ZSTD_inBuffer(src: input.baseAddress, size: input.count, pos: 0)
         var target = ZSTD_outBuffer(dst: output.baseAddress, size: output.count, pos: 0)
         let result = ZSTD_decompressStream(stream, &target, &source)
-        guard ZSTD_isError(result) == 0 else { throw .damaged }
+        guard ZSTD_isError(result) == 0 else {
+            throw ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge ? .windowTooLarge : .damaged
+        }
         return Step(taken: source.pos, given: target.pos, isAtFrameEnd: result == 0)
     }
 }

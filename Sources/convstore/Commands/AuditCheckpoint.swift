@@ -13,6 +13,7 @@ struct AuditCheckpoint: ParsableCommand {
     var key = false
 
     func run() throws {
+        try store.refuseOutputs(output)
         if key { return try store.read { try StandardOutput.shared.writeLine($0.verifierKey()) } }
         let note = try makeNote()
         guard let output else { return try StandardOutput.shared.write { $0.append(contentsOf: note.utf8) } }

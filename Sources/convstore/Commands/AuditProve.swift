@@ -31,6 +31,7 @@ struct AuditProve: ParsableCommand {
     }
 
     func run() throws {
+        try store.refuseOutputs(output)
         let older = try checkpoint.map { String(decoding: try ImportInput.bytes(of: $0, atMost: ProofFile.bytesMax), as: UTF8.self) }
         let proof = try store.read { store -> ProofFile in
             try ProgressBar.during("Hashing", "hashes") { progress in

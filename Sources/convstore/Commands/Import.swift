@@ -28,7 +28,8 @@ struct Import: ParsableCommand {
 
     func validate() throws {
         if exact, keepGoing || format != .events || rejects != nil || acks != nil {
-            throw ValidationError("--exact takes neither --keep-going, --format, --rejects nor --acks: a true copy holds every line or none.")
+            throw ValidationError(
+                "--exact takes neither --keep-going, --format, --rejects nor --acks: it keeps what stands before the first bad line, and ends there.")
         }
     }
 
@@ -38,56 +39,65 @@ struct Import: ParsableCommand {
         for path in [rejects, acks].compactMap({ $0 }) where input.holds(path) {
             throw Failure(.usage, "\(path) is to be read and to be written; name another file")
         }
+        if let rejects, let acks, FilePlace(rejects).keepsBytes, FilePlace(rejects).isSame(as: FilePlace(acks)) {
+            throw Failure(.usage, "--rejects and --acks name the same file; name two")
+        }
+        try store.refuseOutputs(rejects, acks)
         try store.refuseReplica("import where the hub is, then sync")
         let target = try ImportStore(
             store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
-        let refused: Failure?
+        let failure: (any Error)?
         do {
             let count: ImportCount
-            (count, refused) = exact ? try copy(input, into: target) : try take(input, into: target)
-            if refused == nil { _ = try target.open() }
-            try count.print(target.opened?.statistics(), seconds: (ContinuousClock.now - start).seconds, asJSON: json)
+            (count, failure) = exact ? copy(input, into: target) : try take(input, into: target)
+            if failure == nil { _ = try target.open() }
+            // However it ended, it tells what was taken; but where the totals cannot be had, only why it ended.
+            let totals: EventStore.Statistics?
+            do { totals = try target.opened?.statistics() } catch { throw failure ?? error }
+            try count.print(totals, seconds: (ContinuousClock.now - start).seconds, asJSON: json)
+            // Closing such a store fails as well, and says less.
+            if let failure, failure is EventLogError { throw failure }
         } catch {
             try? target.close()
             throw error
         }
         try target.close()
-        if let refused { throw refused }
+        if let failure { throw failure }
     }
 
     /// Answers also how it ended, if not well.
-    private func take(_ input: ImportInput, into store: ImportStore) throws -> (ImportCount, Failure?) {
+    private func take(_ input: ImportInput, into store: ImportStore) throws -> (ImportCount, (any Error)?) {
         var run = ImportRun(
             store, goesOn: keepGoing, rejects: try rejects.map { try OutputFile(creating: $0) }, acks: try acks.map { try AckFile(creating: $0) })
         var progress = ProgressBar("Importing")
         let reader = ImportReader(input: input, format: format, goesOn: keepGoing, now: WallClock.milliseconds())
         reader.start()
         defer { reader.batches.cancel() }
-        var failure: Failure?
+        var failure: (any Error)?
         do {
             while failure == nil, let batch = try reader.batches.next() {
                 failure = try run.take(batch)
-                progress.update(done: Double(batch.bytesRead), total: Double(input.bytesTotal), count: run.count.lines, "lines")
+                progress.update(done: Double(batch.bytesRead), total: Double(batch.bytesTotal), count: run.count.lines, "lines")
             }
-        } catch let error as InputError {
-            failure = Failure(error)
+        } catch {
+            failure = error
         }
         progress.clear()
-        try run.finish()
+        do { try run.finish() } catch { failure = failure ?? error }
         return (run.count, failure)
     }
 
-    private func copy(_ input: ImportInput, into store: ImportStore) throws -> (ImportCount, Failure?) {
+    private func copy(_ input: ImportInput, into store: ImportStore) -> (ImportCount, (any Error)?) {
         var run = ExactImport(store)
         var progress = ProgressBar("Copying")
-        var failure: Failure?
+        var failure: (any Error)?
         do {
             for path in input.paths {
-                try run.take(path) { bytes, lines in
-                    progress.update(done: Double(bytes), total: Double(input.bytesTotal), count: lines, "events")
+                try run.take(path) { bytes, bytesTotal, lines in
+                    progress.update(done: Double(bytes), total: Double(bytesTotal), count: lines, "events")
                 }
             }
-        } catch let error as Failure {
+        } catch {
             failure = error
         }
         progress.clear()

@@ -15,7 +15,7 @@ struct ExactImport {
     init(_ store: ImportStore) { self.store = store }
 
     /// Takes a file's lines. Where the store holds events already, those of the file must be the same: so it can be given again.
-    mutating func take(_ path: String, progress: (_ bytesRead: Int, _ lines: Int) -> Void) throws {
+    mutating func take(_ path: String, progress: (_ bytesRead: Int, _ bytesTotal: Int, _ lines: Int) -> Void) throws {
         let before = store.opened?.lastPosition ?? 0
         var decoder = EventLineDecoder()
         var lines = try LineReader(ImportInput.open(path), lineBytesMax: EventLineDecoder.exactLineBytesMax)
@@ -49,7 +49,7 @@ struct ExactImport {
             }
             if records.count >= Self.eventsMax || bytes >= 2 << 20 {
                 try commit(path)
-                progress(lines.bytesRead, count.lines)
+                progress(lines.bytesRead, lines.bytesTotal, count.lines)
             }
         }
         try commit(path)

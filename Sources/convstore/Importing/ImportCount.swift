@@ -6,6 +6,8 @@ struct ImportCount {
     var duplicates = 0
     var rejected = 0
     var byCode: [String: Int] = [:]
+    /// Payloads of recorded streams that are no JSON objects.
+    var skippedPayloads = 0
 
     var lines: Int { accepted + duplicates + rejected }
 
@@ -38,7 +40,10 @@ struct ImportCount {
             for (code, count) in codes { inner.add(code, count) }
             line.add("by_code", inner)
             line.add("seconds", seconds, decimals: 3)
-            return try line.print()
+            try line.print()
+            // Its fields are a contract: what they do not tell is for people.
+            if skippedPayloads > 0 { Terminal.complain("skipped, as no JSON objects: \(Quantity.count(skippedPayloads, "payload"))") }
+            return
         }
         let rate = seconds > 0 ? Quantity.count(Int(Double(lines) / seconds)) : "0"
         var table = Table([("", .left), ("", .right), ("", .left)])
@@ -46,6 +51,7 @@ struct ImportCount {
         table.add("duplicates", Quantity.count(duplicates), "")
         table.add(
             "rejected", Quantity.count(rejected), codes.map { "\($0.key) \(Quantity.count($0.value))" }.joined(separator: ", "))
+        if skippedPayloads > 0 { table.add("skipped", Quantity.count(skippedPayloads), "payloads that are no JSON objects") }
         table.add("in the store", Quantity.count(conversations), "conversations, \(Quantity.count(messages)) messages")
         try table.print()
     }

@@ -4,14 +4,14 @@ import Interchange
 /// The files that were named, checked before anything is made or written.
 struct ImportInput: Sendable {
     let paths: [String]
-    /// Bytes of all files; standard input counts as nothing.
-    let bytesTotal: Int
+    /// Bytes of each; of standard input, pipes and devices nobody knows them before they are read.
+    let sizes: [Int]
 
     /// Throws 66 if one is missing, and 64 if standard input is named twice.
     init(_ paths: [String]) throws {
         guard paths.filter({ $0 == "-" }).count <= 1 else { throw Failure(.usage, "standard input (-) can be read only once") }
-        var total = 0
-        for path in paths where path != "-" {
+        sizes = try paths.map { path in
+            if path == "-" { return 0 }
             var status = stat()
             guard stat(path, &status) == 0, access(path, R_OK) == 0 else {
                 throw Failure(.noInput, "\(path): \(String(cString: strerror(errno))); nothing was read")
@@ -19,21 +19,15 @@ struct ImportInput: Sendable {
             guard status.st_mode & S_IFMT != S_IFDIR else {
                 throw Failure(.noInput, "\(path) is a directory; name the files in it; nothing was read")
             }
-            total += Int(status.st_size)
+            return Int(status.st_size)
         }
         self.paths = paths
-        bytesTotal = total
     }
 
     /// Whether a file to be written is one of them.
     func holds(_ path: String) -> Bool {
-        func identity(_ path: String) -> (dev_t, ino_t)? {
-            var status = stat()
-            guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-            return (status.st_dev, status.st_ino)
-        }
-        guard let wanted = identity(path) else { return false }
-        return paths.contains { $0 != "-" && identity($0).map { $0 == wanted } ?? false }
+        let wanted = FilePlace(path)
+        return wanted.keepsBytes && paths.contains { $0 != "-" && FilePlace($0).isSame(as: wanted) }
     }
 
     static func open(_ path: String) throws(InputError) -> InputFile {

@@ -20,8 +20,8 @@ struct ImportReader: Sendable {
     func start() {
         WorkerThread.start {
             do {
-                var bytesBefore = 0
-                for path in input.paths { try read(path, &bytesBefore) }
+                var bytes = (before: 0, total: input.sizes.reduce(0, +))
+                for (path, size) in zip(input.paths, input.sizes) { try read(path, expected: size, &bytes) }
                 batches.finish()
             } catch is Stop {
                 batches.finish()
@@ -31,10 +31,11 @@ struct ImportReader: Sendable {
         }
     }
 
-    private func read(_ path: String, _ bytesBefore: inout Int) throws {
+    private func read(_ path: String, expected: Int, _ bytes: inout (before: Int, total: Int)) throws {
         let file = try ImportInput.open(path)
         let size = file.size
-        var filling = Filling(batch: ImportBatch(file: path, bytesRead: bytesBefore), bytesBefore: bytesBefore)
+        bytes.total += size - expected
+        var filling = Filling(batch: ImportBatch(file: path, bytesRead: bytes.before, bytesTotal: bytes.total), bytesBefore: bytes.before)
         do {
             switch format {
             case .events: try readEvents(file, &filling)
@@ -46,8 +47,8 @@ struct ImportReader: Sendable {
             try send(&filling)
             throw error
         }
-        if path != "-" { bytesBefore += size }
-        filling.batch.bytesRead = bytesBefore
+        bytes.before += size
+        filling.batch.bytesRead = bytes.before
         try send(&filling)
     }
 
@@ -101,15 +102,16 @@ struct ImportReader: Sendable {
     private func readStream(_ file: consuming InputFile, _ filling: inout Filling) throws {
         let digest = try file.contentDigest()
         var origins = ImportOrigins(digest: digest)
-        var count = 0
         let title = file.name == "-" ? "standard input" : String(file.name.split(separator: "/").last ?? "")
         do {
-            try StreamFile.forEachEvent(of: file, digest: digest, title: title, now: now) { event, at in
-                count += 1
-                try add(Submission(event, origin: origins.origin(in: event.log, at: at)), line: count, bytes: event.textBytes, &filling)
+            let skipped = try StreamFile.forEachEvent(of: file, digest: digest, title: title, now: now) { event, at, line in
+                try add(Submission(event, origin: origins.origin(in: event.log, at: at)), line: line, bytes: event.textBytes, &filling)
             }
-        } catch let error as InputError where error.code == .noKnownWire && goesOn {
+            filling.batch.skippedPayloads += skipped
+        } catch let error as InputError where error.code == .noKnownWire {
             try refuse(Refusal(.malformed, "no known wire"), line: 1, &filling)
+        } catch let error as InputError where error.code == .payloadTooLarge {
+            try refuse(Refusal(.tooLarge, "payload"), line: error.line ?? 1, &filling)
         }
     }
 
@@ -146,7 +148,7 @@ struct ImportReader: Sendable {
 
     private func send(_ filling: inout Filling) throws {
         if filling.bytesRead > 0 { filling.batch.bytesRead = filling.bytesBefore + filling.bytesRead }
-        var next = ImportBatch(file: filling.batch.file, bytesRead: filling.batch.bytesRead)
+        var next = ImportBatch(file: filling.batch.file, bytesRead: filling.batch.bytesRead, bytesTotal: filling.batch.bytesTotal)
         next.lines.reserveCapacity(Self.submissionsMax)
         next.submissions.reserveCapacity(Self.submissionsMax)
         swap(&next, &filling.batch)

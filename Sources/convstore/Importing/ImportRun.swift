@@ -19,19 +19,23 @@ struct ImportRun: ~Copyable {
     /// Appends a batch. Answers what the first refused line was if nothing behind it may be taken.
     mutating func take(_ batch: ImportBatch) throws -> Failure? {
         let outcomes = try append(batch.submissions)
-        if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
+        // All is counted before a file is written: that may fail, and what was appended stands all the same.
+        count.skippedPayloads += batch.skippedPayloads
         var refused = batch.refused[...]
-        var first: Failure?
+        var refusals: [(line: Int, refusal: Refusal)] = []
         for index in 0...outcomes.count {
-            while let next = refused.first, next.before == index, goesOn || first == nil {
+            while let next = refused.first, next.before == index, goesOn || refusals.isEmpty {
                 refused.removeFirst()
-                try reject(next.refusal, batch.file, next.line, &first)
+                count.take(next.refusal)
+                refusals.append((next.line, next.refusal))
             }
-            guard index < outcomes.count, goesOn || first == nil else { break }
+            guard index < outcomes.count, goesOn || refusals.isEmpty else { break }
             count.take(outcomes[index])
-            if case .refused(let refusal) = outcomes[index] { try write(refusal, batch.file, batch.lines[index], &first) }
+            if case .refused(let refusal) = outcomes[index] { refusals.append((batch.lines[index], refusal)) }
         }
-        return goesOn ? nil : first
+        if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
+        for (line, refusal) in refusals { try write(refusal, batch.file, line) }
+        return goesOn ? nil : refusals.first.map { failure($0.refusal, batch.file, $0.line) }
     }
 
     /// Writes what waits for its sync, and the files.
@@ -54,18 +58,13 @@ struct ImportRun: ~Copyable {
         return try store.appendBlocking(Array(submissions[..<end])) + [whole[end]]
     }
 
-    private mutating func reject(_ refusal: Refusal, _ file: String, _ line: Int, _ first: inout Failure?) throws {
-        count.take(refusal)
-        try write(refusal, file, line, &first)
+    private func failure(_ refusal: Refusal, _ file: String, _ line: Int) -> Failure {
+        let detail = refusal.detail.isEmpty ? "" : " (\(refusal.detail))"
+        return Failure(
+            .data, "\(file): line \(line): \(refusal.code.rawValue)\(detail). What stands before it is kept; mend it, or import with --keep-going")
     }
 
-    private mutating func write(_ refusal: Refusal, _ file: String, _ line: Int, _ first: inout Failure?) throws {
-        if first == nil {
-            let detail = refusal.detail.isEmpty ? "" : " (\(refusal.detail))"
-            first = Failure(
-                .data,
-                "\(file): line \(line): \(refusal.code.rawValue)\(detail). What stands before it is kept; mend it, or import with --keep-going")
-        }
+    private mutating func write(_ refusal: Refusal, _ file: String, _ line: Int) throws {
         var json = JSONLine()
         json.add("file", file)
         json.add("line", line)

@@ -88,6 +88,13 @@ struct StoreOption: ParsableArguments {
         if try Replica.isReplica(at: path) { throw Failure(.unavailable, "\(path) is a replica, whose events come from its hub; \(instead)") }
     }
 
+    /// Throws 64 if a file that is to be written lies in the store's directory: what is there is the store's alone.
+    func refuseOutputs(_ paths: String?...) throws {
+        for path in paths.compactMap({ $0 }) where FilePlace(path).isInside(self.path) {
+            throw Failure(.usage, "\(path) lies in the store \(self.path), where nothing else may be written; name a file elsewhere")
+        }
+    }
+
     private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {
         let result: Result
         do {

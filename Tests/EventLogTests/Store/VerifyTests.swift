@@ -122,4 +122,50 @@ import Testing
         _ = try store.proveInclusion(log: .conversation(conversation(1)), seq: 1).check(expectedKey: key)
         try store.close()
     }
+
+    @Test("An archive of a newer version is refused by every reading, both versions named; one whose version is damaged is salvaged")
+    func newerVersion() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        try store.close()
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        var record = try #require(try archive.environment.read { try $0.get(archive.meta, Archive.MetaKey.store).map(Array.init) })
+        func put(_ value: [UInt8]) throws { try archive.environment.write { try $0.put(archive.meta, Archive.MetaKey.store, value) } }
+        func salvage() throws -> Int {
+            var events = 0
+            try EventStore.salvage(at: directory.store, event: { _ in events += 1 }, lost: { _ in })
+            return events
+        }
+        record[0] = 9
+        try put(record)
+        #expect(try salvage() == 2)
+        try put(Archive.sealed(Archive.MetaKey.store, Array(record.dropLast(8))))
+        archive.environment.close()
+        for isSalvage in [true, false] {
+            let failure = #expect(throws: EventLogError.self) {
+                if isSalvage { _ = try salvage() } else { _ = try EventStore.verify(at: directory.store) }
+            }
+            #expect(failure?.code == .newerFormat && failure?.message.contains("version 9") ?? false && failure?.message.contains("version 1:") ?? false)
+        }
+    }
+
+    @Test("A damaged row is told once, with no advice to run verify; the conversations are counted, and the other rows checked", arguments: [1, 2])
+    func damagedRow(_ count: UInt64) throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking((1...5).map { created($0) })
+        try store.close()
+        for number in 1...count {
+            let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+            let key = Archive.key(log: .conversation(conversation(number)))
+            var row = try #require(try archive.environment.read { try $0.get(archive.logs, key).map(Array.init) })
+            row[row.count / 2] ^= 1
+            try archive.environment.write { try $0.put(archive.logs, key, row) }
+            archive.environment.close()
+        }
+        try forge(5) { $0.tree = CompactRange() }
+        let report = try EventStore.verify(at: directory.store)
+        #expect(report.conversations == 5 && report.events == 5)
+        #expect(report.problems.count == Int(count) + 1 && !report.problems.contains { $0.contains("convstore verify") }, "\(report.problems)")
+        for number in (1...count) + [5] { #expect(report.problems.contains { $0.contains("log \(conversation(number))") }) }
+    }
 }

@@ -88,6 +88,20 @@ import StoreTesting
         #expect { _ = try lines(scratch.file("tail.zst", whole + [1, 2, 3, 4, 5])) } throws: { ($0 as? InputError)?.code == .damaged }
     }
 
+    @Test("a zstd file that needs a larger window than is given says so, and is not called damaged", arguments: [27, 28, 31])
+    func window(_ log: UInt8) throws {
+        let scratch = try Scratch()
+        // A frame's header (RFC 8878): magic, no flags, the window; then a last block of one byte.
+        let bytes: [UInt8] = [0x28, 0xB5, 0x2F, 0xFD, 0, (log - 10) << 3, 0x09, 0, 0, 0x41]
+        let path = try scratch.file("long.zst", bytes)
+        if log == 27 {
+            #expect(try lines(path).map(\.text) == ["A"])
+        } else {
+            let failure = #expect(throws: InputError.self) { try lines(path) }
+            #expect(failure?.code == .windowTooLarge && failure?.message.contains("--long=31") ?? false)
+        }
+    }
+
     @Test("what is no file is a typed error; a pipe is copied and read twice") func otherFiles() throws {
         let scratch = try Scratch()
         #expect { _ = try InputFile.open("/nowhere/at/all") } throws: { ($0 as? InputError)?.code == .noSuchFile }

@@ -117,11 +117,14 @@ import StoreTesting
         let digest = try file.contentDigest()
         var events: [Event] = []
         var times: [UInt64] = []
+        var lines: [Int] = []
         let skipped = try StreamFile.forEachEvent(of: file, digest: digest, title: "answer.chunks.txt", now: 9) {
             events.append($0)
             times.append($1)
+            lines.append($2)
         }
         #expect(skipped == 0)
+        #expect(lines == [1, 1, 1, 2])
         #expect(times == Array(repeating: 1_700_000_000_000, count: 4))
         let (assistant, user) = (UserID("assistant")!, UserID("user")!)
         let message: MessageID = digest.identifier()
@@ -134,8 +137,33 @@ import StoreTesting
             ])
         #expect(events.allSatisfy { $0.author == assistant && $0.conversation == digest.identifier() })
         let other = try InputFile.open(scratch.file("other", "{\"type\":\"session.created\"}\n".utf8))
-        #expect { try StreamFile.forEachEvent(of: other, digest: digest, title: "", now: 9) { _, _ in } } throws: {
+        #expect { try StreamFile.forEachEvent(of: other, digest: digest, title: "", now: 9) { _, _, _ in } } throws: {
             ($0 as? InputError)?.code == .noKnownWire
+        }
+    }
+
+    @Test(
+        "a delta names the physical line that its payload begins on",
+        arguments: [
+            (
+                ": hi\r\n\r\ndata: {\"choices\":[{\"delta\":\ndata: {\"content\":\"a\"}}]}\n\n\nid: 7\rdata:{\"choices\":[{\"delta\":{\"content\":\"b\"}}]}",
+                [3, 8], 8
+            ),
+            (
+                "\n{\"error\":1}\n\r\n{\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r{\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n[DONE]\n",
+                [4, 5], 6
+            ),
+        ]) func lines(_ text: String, _ expected: [Int], _ last: Int) throws
+    {
+        for size in [1, 2, 1000] {
+            var stream = RecordedStream(framing: text.contains("data:") ? .serverSentEvents : .lines)
+            var lines: [Int] = []
+            let bytes = Array(text.utf8)
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                try stream.feed(Array(bytes[start..<min(start + size, bytes.count)])) { lines.append($0.line) }
+            }
+            _ = try stream.finish { lines.append($0.line) }
+            #expect(lines == expected && stream.firstLine == expected[0] && stream.lastLine == last)
         }
     }
 }
