@@ -138,7 +138,7 @@ import Testing
         try outbox.close()
     }
 
-    @Test("I3: a message is there once, never twice and never not, while it passes from pending to confirmed", .timeLimit(.minutes(2)))
+    @Test("I3: a message is there once, never twice and never not, while it passes from pending to confirmed", .timeLimit(.minutes(5)))
     func noFlicker() async throws {
         let outbox = try Outbox()
         try await outbox.begin(40)
@@ -197,7 +197,7 @@ import Testing
         try outbox.close()
     }
 
-    @Test("A thousand pending events are folded once a change, and lobbies find their place among many conversations", .timeLimit(.minutes(1)))
+    @Test("A thousand pending events are folded once a change, and lobbies find their place among many conversations", .timeLimit(.minutes(5)))
     func many() async throws {
         let outbox = try Outbox()
         for number in 1...30 { try await outbox.begin(1, in: UInt64(number)) }

@@ -5,7 +5,7 @@ import Testing
 @testable import EventLog
 
 @Suite("Reads while the disk is slow") struct WaitingTests {
-    @Test("I8: with a commit stuck in its sync, a flush in its transaction and a rebuild at its swap, every read returns", .timeLimit(.minutes(1)))
+    @Test("I8: with a commit stuck in its sync, a flush in its transaction and a rebuild at its swap, every read returns", .timeLimit(.minutes(5)))
     func reads() async throws {
         let scratch = Scratch()
         let store = try scratch.open(.tiny)
