@@ -33,6 +33,8 @@ struct FirstScreen {
         var conversation: ConversationID
         var messages: Int
         var bytesMax: Int
+        /// Asked for from here on, when the history began later.
+        var from: Seq?
     }
 
     /// The conversations of the screen, in its order.
@@ -83,6 +85,11 @@ struct FirstScreen {
             part.bases.append(base)
             part.beginnings.append((log, begin))
             return
+        }
+        if let from = page.from {
+            // Its history was opened meanwhile.
+            part.beginnings.append((log, from))
+            if page.messages == 0 { return }
         }
         var events: [RecordedEvent] = []
         var left = page.messages

@@ -66,7 +66,11 @@ extension HubConnection {
         allowance.spend(effort)
         if seq >= first { return feed.want(log, from: seq, through: last) }
         // The state of no message: what follows it is wanted when it goes.
-        if !screen.contains(where: { $0.conversation == id }) { screen.append(FirstScreen.Page(conversation: id, messages: 0, bytesMax: 0)) }
+        if let place = screen.firstIndex(where: { $0.conversation == id }) {
+            screen[place].from = seq
+        } else {
+            screen.append(FirstScreen.Page(conversation: id, messages: 0, bytesMax: 0, from: seq))
+        }
     }
 
     /// Offers of logs, in frames of a size.
