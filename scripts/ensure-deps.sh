@@ -12,14 +12,14 @@ say() { printf '%s\n' "$*" >&2; }
 
 check_swift() {
     if ! command -v swift >/dev/null; then
-        lacking+=("a Swift toolchain, 6.2 or newer: none on PATH, nor in /opt/swift/usr/bin. Get one from https://www.swift.org/install")
+        lacking+=("a Swift toolchain, 6.3 or newer: none on PATH, nor in /opt/swift/usr/bin. Get one from https://www.swift.org/install")
         return
     fi
     local version
     version=$(swift --version 2>/dev/null | sed -n 's/.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
     local major=${version%%.*} minor=${version#*.}
-    if [ -z "$version" ] || [ "$major" -lt 6 ] || { [ "$major" -eq 6 ] && [ "$minor" -lt 2 ]; }; then
-        lacking+=("a Swift toolchain, 6.2 or newer: $(command -v swift) is ${version:-of an unknown version}")
+    if [ -z "$version" ] || [ "$major" -lt 6 ] || { [ "$major" -eq 6 ] && [ "$minor" -lt 3 ]; }; then
+        lacking+=("a Swift toolchain, 6.3 or newer: $(command -v swift) is ${version:-of an unknown version}")
     fi
 }
 

@@ -113,6 +113,9 @@ final class Archive: Sendable {
     static let verify = "; run `convstore verify`"
     static let salvage = "and `convstore export --salvage` for what is sound"
 
+    /// A hole in the archive (I2).
+    func noRun(at position: Position) -> EventLogError { Self.damaged(path, "no run holds position \(position), though the archive reaches beyond it") }
+
     static func damaged(_ path: String, _ what: String) -> EventLogError {
         // Beside the log lies what is mended, not only saved.
         let rescue = path.hasSuffix("/" + SideStore.fileName) ? SideStore.rescue : salvage

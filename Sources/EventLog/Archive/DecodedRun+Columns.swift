@@ -2,7 +2,6 @@ extension DecodedRun {
     /// What a run's ids and columns say of its events.
     struct Columns {
         let slices: [Slice]
-        let events: ContiguousArray<Item>
         let order: ContiguousArray<UInt32>
         let users: [UserID]
         let replicas: [ReplicaID]
@@ -12,9 +11,15 @@ extension DecodedRun {
         let rest: UnsafeRawBufferPointer
 
         /// Reads the section of the ids and the decompressed columns, which the result borrows.
-        init(_ header: Header, ids: UnsafeRawBufferPointer, columns: UnsafeRawBufferPointer, at position: Position) throws {
+        ///
+        /// - Parameter items: room for the header's number of events; all of it is filled unless this throws.
+        init(
+            _ header: Header, ids: UnsafeRawBufferPointer, columns: UnsafeRawBufferPointer, at position: Position,
+            into items: UnsafeMutableBufferPointer<Item>
+        ) throws {
             var slices: [Slice] = []
-            var events = ContiguousArray<Item>()
+            /// The items that are filled.
+            var filled = 0
             var order = ContiguousArray<UInt32>()
             var users: [UserID] = []
             var replicas: [ReplicaID] = []
@@ -75,7 +80,6 @@ extension DecodedRun {
 
             // Each event has a byte there: a bad count cannot make us allocate.
             guard header.events <= min(kinds.remaining, flags.remaining) else { throw CodecError(.truncated) }
-            events.reserveCapacity(header.events)
             var textOffset = 0
             var restOffset = 0
             var targetIDs = RunTargets()
@@ -85,7 +89,7 @@ extension DecodedRun {
             for (sliceNumber, head) in heads.enumerated() {
                 let firstSeq = try directory.varint()
                 let count = try directory.varint()
-                guard count > 0, count <= UInt64(header.events - events.count), firstSeq < 1 << 60 else { throw CodecError(.badValue) }
+                guard count > 0, count <= UInt64(header.events - filled), firstSeq < 1 << 60 else { throw CodecError(.badValue) }
                 let log: LogID
                 if head & 1 == 0 {
                     log = .conversation(try logIDs.identifier())
@@ -94,7 +98,7 @@ extension DecodedRun {
                     guard number < UInt64(users.count) else { throw CodecError(.badValue) }
                     log = .user(users[Int(number)])
                 }
-                slices.append(Slice(log: log, firstSeq: firstSeq, range: events.count..<events.count + Int(count)))
+                slices.append(Slice(log: log, firstSeq: firstSeq, range: filled..<filled + Int(count)))
                 recent.removeAll(keepingCapacity: true)
                 var replica: UInt32 = .max
                 var time: UInt64 = 0
@@ -157,7 +161,7 @@ extension DecodedRun {
                         let extra = try odd.lengthPrefixed()
                         if !extra.isEmpty {
                             item.hasExtra = true
-                            extras[events.count] = Array(extra)
+                            extras[filled] = Array(extra)
                         }
                     } else {
                         switch form {
@@ -206,7 +210,7 @@ extension DecodedRun {
                     textOffset += Int(length)
                     if flag & RunEncoder.Flag.erased != 0 {
                         item.isErased = true
-                        commitments[events.count] = Hash256(try commitmentBytes.take(Hash256.byteCount))
+                        commitments[filled] = Hash256(try commitmentBytes.take(Hash256.byteCount))
                     }
                     if flag & RunEncoder.Flag.rest != 0 {
                         let length = try restLengths.varint()
@@ -215,18 +219,19 @@ extension DecodedRun {
                         item.restLength = UInt32(length)
                         restOffset += Int(length)
                     }
-                    events.append(item)
+                    items.initializeElement(at: filled, to: item)
+                    filled += 1
                 }
             }
-            guard events.count == header.events, textOffset == textBytes, restOffset == rest.count, kinds.isAtEnd, flags.isAtEnd else {
+            guard filled == header.events, textOffset == textBytes, restOffset == rest.count, kinds.isAtEnd, flags.isAtEnd else {
                 throw CodecError(.badValue)
             }
 
-            order.reserveCapacity(events.count)
+            order.reserveCapacity(filled)
             var next = slices.map(\.range.lowerBound)
             var hubTime: UInt64 = 0
             var hubCounter: UInt16 = 0
-            while order.count < events.count {
+            while order.count < filled {
                 let slice = try orderSlices.varint()
                 guard slice < UInt64(slices.count) else { throw CodecError(.badValue) }
                 let count = try orderCounts.varint()
@@ -237,16 +242,15 @@ extension DecodedRun {
                     let counter = UInt16(truncatingIfNeeded: try hubCounters.varint())
                     hubCounter = step == 0 ? hubCounter &+ counter : counter
                     hubTime = (hubTime &+ step) & 0xFFFF_FFFF_FFFF
-                    events[place].hlc = hubTime << 16 | UInt64(hubCounter)
-                    if events[place].isHubTime { events[place].originHLC = events[place].hlc }
-                    events[place].position = position + UInt64(order.count)
+                    items[place].hlc = hubTime << 16 | UInt64(hubCounter)
+                    if items[place].isHubTime { items[place].originHLC = items[place].hlc }
+                    items[place].position = position + UInt64(order.count)
                     order.append(UInt32(place))
                 }
                 next[Int(slice)] = first + Int(count) + 1
             }
             self.rest = rest
             self.slices = slices
-            self.events = events
             self.order = order
             self.users = users
             self.replicas = replicas

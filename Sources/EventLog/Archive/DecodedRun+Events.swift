@@ -21,7 +21,11 @@ extension DecodedRun {
     }
 
     func recorded(at place: Int) throws -> RecordedEvent {
-        let item = events[place]
+        try recorded(at: place, events[place])
+    }
+
+    /// - Parameter item: the one at the place, borrowed: inlined, so that it is not copied as a whole.
+    @inline(__always) private func recorded(at place: Int, _ item: Item) throws -> RecordedEvent {
         let log = slices[Int(item.slice)].log
         let body = try body(at: place)
         var conversation = ConversationID(high: 0, low: 0)

@@ -38,7 +38,7 @@ final class DecodedRun {
 
     let position: Position
     let slices: [Slice]
-    let events: ContiguousArray<Item>
+    let events: Items
     /// The places in `events`, in commit order.
     let order: ContiguousArray<UInt32>
     let users: [UserID]
@@ -46,8 +46,30 @@ final class DecodedRun {
     let extras: [Int: [UInt8]]
     let commitments: [Int: Hash256]
     private let columnBytes: ColumnBytes
+    private let itemMemory: ItemMemory
     private let rest: UnsafeRawBufferPointer
     private let texts: RunTexts
+
+    /// The items of a run, in place: reading a field of one copies no more than that field.
+    struct Items {
+        fileprivate let memory: UnsafeMutableBufferPointer<Item>
+        @inline(__always) var count: Int { memory.count }
+        var indices: Range<Int> { 0..<memory.count }
+
+        @inline(__always) subscript(place: Int) -> Item {
+            _read {
+                precondition(place >= 0 && place < memory.count, "no such place")
+                yield memory[place]
+            }
+        }
+    }
+
+    /// Freed with its owner.
+    private struct ItemMemory: ~Copyable {
+        let memory: UnsafeMutableBufferPointer<Item>
+        init(count: Int) { memory = .allocate(capacity: count) }
+        deinit { memory.deallocate() }
+    }
 
     /// The columns, decompressed; freed with their owner.
     private struct ColumnBytes: ~Copyable {
@@ -62,14 +84,15 @@ final class DecodedRun {
         do {
             let header = try value.withUnsafeBytes { try Header($0, at: position) }
             let columnBytes = ColumnBytes(count: header.metaBytes)
+            let itemMemory = ItemMemory(count: header.events)
             let columns = try value.withUnsafeBytes { bytes in
                 let ids = try header.ids(in: bytes, at: position)
                 try decompressor.decompress(header.columns(in: bytes, at: position), into: columnBytes.memory)
-                return try Columns(header, ids: ids, columns: UnsafeRawBufferPointer(columnBytes.memory), at: position)
+                return try Columns(header, ids: ids, columns: UnsafeRawBufferPointer(columnBytes.memory), at: position, into: itemMemory.memory)
             }
             self.position = position
             slices = columns.slices
-            events = columns.events
+            events = Items(memory: itemMemory.memory)
             order = columns.order
             users = columns.users
             replicas = columns.replicas
@@ -78,6 +101,7 @@ final class DecodedRun {
             rest = columns.rest
             texts = RunTexts(value, frames: header.frames, at: position, decompressor: decompressor)
             self.columnBytes = columnBytes
+            self.itemMemory = itemMemory
         } catch {
             throw RunError(position: position, underlying: error)
         }
@@ -94,4 +118,7 @@ final class DecodedRun {
         let text = try texts.bytes(at: Int(events[place].textOffset), count: Int(events[place].textLength))
         return BodyParts(text: text, rest: rest(at: place))
     }
+
+    /// Decompresses all texts now: after that the run needs no decompressor, and may go to another thread.
+    func loadTexts() throws { try texts.loadAll() }
 }

@@ -38,6 +38,10 @@ final class RunTexts {
         return UnsafeRawBufferPointer(start: base! + offset, count: count)
     }
 
+    func loadAll() throws {
+        for (index, frame) in frames.enumerated() where !frame.texts.isEmpty { try load(frame, index) }
+    }
+
     /// Decompresses the frame in which a text lies, if it is not yet.
     private func load(_ text: Range<Int>) throws {
         var low = 0
@@ -48,7 +52,11 @@ final class RunTexts {
         }
         let frame = frames[low]
         guard text.upperBound <= frame.texts.upperBound else { throw RunError(position: position, underlying: CodecError(.badValue)) }
-        if isLoaded[low] { return }
+        try load(frame, low)
+    }
+
+    private func load(_ frame: Frame, _ index: Int) throws {
+        if isLoaded[index] { return }
         if base == nil { base = .allocate(byteCount: frames.last!.texts.upperBound, alignment: 16) }
         do {
             try value.withUnsafeBytes { bytes in
@@ -60,6 +68,6 @@ final class RunTexts {
         } catch {
             throw RunError(position: position, underlying: error)
         }
-        isLoaded[low] = true
+        isLoaded[index] = true
     }
 }

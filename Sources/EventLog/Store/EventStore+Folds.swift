@@ -327,7 +327,7 @@ extension EventStore {
             var position = first
             while position <= last {
                 guard let run = try reader.run(containing: position) else {
-                    throw Archive.damaged(archive.path, "no run holds position \(position)")
+                    throw archive.noRun(at: position)
                 }
                 for place in run.order[Int(position - run.position)...] {
                     if run.events[Int(place)].position > last { return }

@@ -7,6 +7,9 @@ extension EventStore {
     /// The store's clock: the greatest HLC that it gave or adopted. A replica's own events come after it.
     package var clock: HLC { writer.withLock { $0.hlc } }
 
+    /// Runs that a replay reads to their end before a second thread decodes ahead.
+    private static let runsReadAlone = 1
+
     /// Gives events in commit order, from one position through another, of the whole store or of one log, until the closure says false.
     ///
     /// Streams: memory does not grow with the store. Sees what was durable when it was called.
@@ -22,17 +25,21 @@ extension EventStore {
             try replay(log, from: position, through: last, snapshot, body)
             return
         }
+        let archived = min(last, snapshot.archived)
         let goes = try withReader { reader -> Bool in
-            while position <= min(last, snapshot.archived) {
-                guard let run = try reader.run(containing: position) else {
-                    throw Archive.damaged(archive.path, "no run holds position \(position), though the archive reaches to \(snapshot.archived)")
-                }
-                for place in run.order[Int(position - run.position)...] {
-                    let item = run.events[Int(place)]
-                    if item.position > last { return false }
+            var ahead: RunsAhead?
+            defer { ahead?.end() }
+            var runs = 0
+            while position <= archived {
+                // Whoever has read so much reads on: the next runs are decoded meanwhile.
+                if runs == Self.runsReadAlone, !options.runsInline { ahead = RunsAhead(archive, from: position, through: archived) }
+                guard let run = try ahead.map({ try $0.next() }) ?? reader.run(containing: position) else { throw archive.noRun(at: position) }
+                // The run's events lie at one position after the other: where to end is known without looking at them.
+                for place in run.order[Int(position - run.position)..<Int(min(last - run.position + 1, Position(run.events.count)))] {
                     if try !body(run.recorded(at: Int(place))) { return false }
                 }
                 position = run.position + Position(run.events.count)
+                runs += 1
             }
             return true
         }

@@ -8,6 +8,8 @@ final class Flusher {
         var cursor: SeedTree.Cursor?
         /// Whether the flush at hand changes it.
         var isTouched = false
+        /// The number of the last flush that changed it.
+        var lastUse = 0
         let key: [UInt8]
         let order: (UInt8, UInt64, UInt64)
 
@@ -20,7 +22,7 @@ final class Flusher {
         }
     }
 
-    /// What is known between flushes; forgotten as a whole when it is much.
+    /// What is known between flushes; so much of it that it does not matter, or what the last flush used.
     private struct Memory: ~Copyable {
         var logs: ContiguousArray<Log> = []
         var places: [LogID: Int] = [:]
@@ -28,9 +30,25 @@ final class Flusher {
         /// The seeds of logs that are made one after the other.
         var master: SeedTree.Cursor
         var ring: KeyRing.Version
+        /// The number of the flush at hand.
+        var flush = 0
+
+        init(_ ring: KeyRing) {
+            master = ring.master.cursor()
+            self.ring = ring.version
+        }
+
+        /// Forgets logs that the last flush did not touch, if there are many: an import passes by each conversation once.
+        mutating func trim() {
+            if users.count > Flusher.usersMax { users = UserTable() }
+            guard logs.count > Flusher.logsMax else { return }
+            logs = logs.filter { $0.lastUse == flush }
+            places = [:]
+            for place in logs.indices { places[logs[place].row.id] = place }
+        }
     }
 
-    private static let logsMax = 16_384, usersMax = 65_536
+    private static let logsMax = 2048, usersMax = 65_536
     private unowned let store: EventStore
     private var encoder = RunEncoder(shape: RunShape())
     private var memory: Memory?
@@ -67,10 +85,10 @@ final class Flusher {
                 let cut = cut.flatMap { store.cut(ofFrame: $0.frame) }
                 let ring = store.keys.withLock { $0.ring }
                 // A failure leaves it empty: what was folded is not in the archive.
-                var memory = self.memory.take() ?? Memory(master: ring.master.cursor(), ring: ring.version)
-                if memory.logs.count > Self.logsMax || memory.users.count > Self.usersMax || memory.ring !== ring.version {
-                    memory = Memory(master: ring.master.cursor(), ring: ring.version)
-                }
+                var memory = self.memory.take() ?? Memory(ring)
+                if memory.ring !== ring.version { memory = Memory(ring) }
+                memory.trim()
+                memory.flush += 1
                 try flush(frames, cut, ring, &memory)
                 self.memory = consume memory
             }
@@ -86,7 +104,7 @@ final class Flusher {
     private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
         let archive = store.archive
         var state = try archive.environment.read { try archive.state($0) }
-        if state.commit != commit { memory = Memory(master: ring.master.cursor(), ring: ring.version) }
+        if state.commit != commit { memory = Memory(ring) }
         var touched: [Int] = []
         var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []
         var nextNumber = state.nextNumber
@@ -101,6 +119,7 @@ final class Flusher {
             }
             if !memory.logs[place].isTouched {
                 memory.logs[place].isTouched = true
+                memory.logs[place].lastUse = memory.flush
                 touched.append(place)
             }
             return place
