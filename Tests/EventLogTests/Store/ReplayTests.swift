@@ -34,7 +34,8 @@ import Testing
                 found.append(event)
                 return true
             }
-            #expect(found == all.filter { $0.position >= Position(first) && $0.position <= Position(last) }, "\(first) through \(last)")
+            let isSame = found == all.filter { $0.position >= Position(first) && $0.position <= Position(last) }
+            #expect(isSame, "\(first) through \(last): \(found.map(\.position))")
         }
         try store.close()
     }
@@ -86,7 +87,8 @@ import Testing
         #expect(error?.code == .damaged)
         // Its texts are read one after the other where no thread reads ahead: it may have begun.
         #expect(found.count >= damaged * 21 && found.count < (damaged + 1) * 21)
-        #expect(found == Array(all.prefix(found.count)))
+        let isSame = found == Array(all.prefix(found.count))
+        #expect(isSame)
         try? store.close()
     }
 }
