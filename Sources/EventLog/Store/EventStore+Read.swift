@@ -7,8 +7,9 @@ extension EventStore {
     /// The store's clock: the greatest HLC that it gave or adopted. A replica's own events come after it.
     package var clock: HLC { writer.withLock { $0.hlc } }
 
-    /// Runs that a replay reads to their end before a second thread decodes ahead.
-    private static let runsReadAlone = 1
+    /// Runs that a replay reads to their end before a second thread decodes ahead: who takes a few hundred events at a time never gets there, and finds
+    /// its run again in the reader's cache.
+    private static let runsReadAlone = 2
 
     /// Gives events in commit order, from one position through another, of the whole store or of one log, until the closure says false.
     ///
