@@ -242,7 +242,8 @@ public final class ConversationStore: Sendable {
         try log.rebuild(projection, progress: progress)
     }
 
-    /// SHA-256 of a projection's whole state: the same for the same events, however they came in.
+    /// SHA-256 of a projection's whole state: the same for the same events, however they came in. Reads every row, and commits wait meanwhile: some
+    /// second for a million events.
     public func digest(of projection: String = "conversations") throws -> [UInt8] { try named(projection).digest(in: log).digest }
 
     /// Folds the log anew, on the side, and says whether a projection shows just that (I4). For a store that nobody appends to meanwhile.

@@ -116,6 +116,7 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
 
     package var name: String { P.name }
     package var version: UInt32 { P.version }
+    package var leavesRows: Bool { P.self == Conversations.self }
 
     package func makeState(over source: FoldTable?) -> any FoldState { ProjectionState<P>(source: source, folded: folded) }
 

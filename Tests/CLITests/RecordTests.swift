@@ -125,6 +125,24 @@ import Testing
         #expect(try Program.run("export", "--store", store).output == before)
     }
 
+    @Test(
+        "A provider's refusal is told in its words, and a whole answer is no stream",
+        arguments: [
+            ("{\"error\":{\"message\":\"no such key\",\"code\":1}}\n", "no such key"),
+            ("{\n  \"error\": {\n    \"message\": \"no such key\"\n  }\n}\n", "no such key"),
+            ("{\"error\":\"no such model\"}\n", "no such model"),
+            ("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"x\",\"message\":\"over\\u001b[31mloaded\"}}\n\n", "over"),
+            ("{\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"all\"},\"finish_reason\":\"stop\"}]}\n", "not a stream"),
+        ])
+    func complaints(input: String, words: String) throws {
+        let before = try Program.run("export", "--store", store).output
+        let outcome = try Program.run("record", "--store", store, chat, "--author", "bot", input: input)
+        #expect(outcome.status == 65)
+        #expect(outcome.errors.contains(words))
+        #expect(!outcome.errors.contains("\u{1B}"))
+        #expect(try Program.run("export", "--store", store).output == before)
+    }
+
     @Test("A stream that cannot be kept is refused: unknown conversation 66, no participant 65")
     func refused() throws {
         #expect(try Program.run("record", "--store", store, "ffff", "--author", "bot", input: Self.delta("a")).status == 66)

@@ -113,6 +113,14 @@ import Testing
         #expect(TextWrap.lines("👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦", columns: 5) == ["👨‍👩‍👧‍👦👨‍👩‍👧‍👦", "👨‍👩‍👧‍👦"])
     }
 
+    @Test(
+        "Columns are those that a terminal takes",
+        arguments: [
+            ("abc", 3), ("日本", 4), ("e\u{301}", 1), ("한", 2), ("\u{1112}\u{1161}\u{11AB}", 2), ("👩‍👩‍👧", 2), ("👍🏽", 2), ("🇩🇪", 2), ("1\u{FE0F}\u{20E3}", 2),
+            ("\u{FF76}\u{FF9E}", 2), ("\u{FF8A}\u{FF9F}\u{FF76}", 3), ("\u{0E01}\u{0E33}", 2), ("\u{0E9B}\u{0EB3}", 2), ("\u{0915}\u{093E}", 2),
+        ])
+    func columns(text: String, columns: Int) { #expect(DisplayWidth.of(text) == columns) }
+
     @Test("Joiners are kept where scripts need them, and shown where they only hide")
     func joiners() {
         #expect(Sanitizer.harmless("می\u{200C}خواهم") == "می\u{200C}خواهم")

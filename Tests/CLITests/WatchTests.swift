@@ -92,6 +92,23 @@ import Testing
         #expect(try rows(files).allSatisfy { $0["conversation_id"] as? String == chat })
     }
 
+    @Test("For people a lobby's row is not printed again when what changed of it is not seen")
+    func lobbyForPeople() throws {
+        let (process, _, _, files) = try Program.start(["watch", "--store", store, "--user", "bob"])
+        // Longer than a line of 80, shorter than the snippet of 120.
+        let long = String(repeating: "words ", count: 16)
+        try send(long)
+        #expect(Program.eventually { try files.text("output").contains("words words") })
+        for number in 0..<3 {
+            try Program.run("edit", "--store", store, chat, "--author", "ada", "@2", long + "\(number)")
+            Thread.sleep(forTimeInterval: 0.3)
+        }
+        try send("something else")
+        #expect(Program.eventually { try files.text("output").contains("something else") })
+        #expect(Program.interrupt(process) == 0)
+        #expect(try files.text("output").split(separator: "\n").count { $0.contains("words words") } == 1)
+    }
+
     @Test("It ends when its reader goes away, though nothing happens")
     func readerGoes() throws {
         try send("before")

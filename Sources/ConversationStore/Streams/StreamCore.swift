@@ -135,10 +135,12 @@ final class StreamCore: Sendable {
         }
     }
 
-    /// Ends the message whatever happened to it; its failure was, or will be, told elsewhere.
-    func finish(_ end: End) async {
-        requestEnd(end)
+    /// Ends the message whatever happened to it; its failure was, or will be, told elsewhere. Says whether it ended like this, not otherwise before.
+    @discardableResult
+    func finish(_ end: End) async -> Bool {
+        let isSoEnded = requestEnd(end)
         await rest()
+        return isSoEnded
     }
 
     /// The handle is gone: ends the message unless that was done.

@@ -38,11 +38,14 @@ public final class StreamedMessage: Sendable {
 
     /// Ends the message as complete, and waits until that is committed. Once more changes nothing.
     ///
-    /// - Throws: what kept a piece from being accepted: then the message is interrupted, with the reason `error`; `Refusal` with `message_closed` if it
+    /// In a task that was cancelled the message ends as interrupted instead: a loop over a model's `AsyncStream` just ends then, in the middle of the answer.
+    ///
+    /// - Throws: `CancellationError` then; what kept a piece from being accepted: then the message is interrupted, with the reason `error`; `Refusal` with `message_closed` if it
     ///   was interrupted before.
     @discardableResult
     public func complete(finishReason: String? = nil, usage: Event.Usage? = nil) async throws -> Receipt? {
-        try await core.end(.completed(finishReason, usage))
+        if Task.isCancelled, await core.finish(.interrupted("cancelled")) { throw CancellationError() }
+        return try await core.end(.completed(finishReason, usage))
     }
 
     /// Ends the message as interrupted, and waits until that is committed; its text so far stays. Once more changes nothing.
@@ -84,11 +87,12 @@ extension ConversationStore {
         return StreamedMessage(core)
     }
 
-    /// Streams a message from a closure: complete when it returns, interrupted with what it threw, or with `cancelled`, otherwise.
+    /// Streams a message from a closure: complete when it returns; interrupted with `error` if it threw, or with `cancelled`, otherwise. The closure runs
+    /// where the caller does, on the main actor, say.
     @discardableResult
     public func streamMessage(
         in conversation: ConversationID, from author: UserID, role: Event.Role = .assistant, id: MessageID = .random(), replyTo: MessageID? = nil,
-        _ produce: (StreamedMessage) async throws -> Void
+        isolation: isolated (any Actor)? = #isolation, _ produce: (StreamedMessage) async throws -> Void
     ) async throws -> MessageID {
         let answer = try await startMessage(in: conversation, from: author, role: role, id: id, replyTo: replyTo)
         do {

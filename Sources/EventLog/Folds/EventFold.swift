@@ -8,6 +8,8 @@ package protocol EventFold: AnyObject, Sendable {
     var name: String { get }
     /// A fold whose rows mean something else than before takes a higher version, and is built anew.
     var version: UInt32 { get }
+    /// Whether any event at all leaves it with rows: then an empty table is one that somebody emptied.
+    var leavesRows: Bool { get }
     /// A state over a table; without a table it begins empty and stays in memory.
     func makeState(over source: FoldTable?) -> any FoldState
     /// Puts a state in the place of the one that is shown. Called with the store's fold lock held for writing.

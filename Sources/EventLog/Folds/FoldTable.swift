@@ -28,6 +28,17 @@ package final class FoldTable: Sendable {
         }
     }
 
+    func isEmpty() throws -> Bool {
+        try environment.read { transaction in
+            var isEmpty = true
+            try transaction.forEach(table, from: []) { _, _ in
+                isEmpty = false
+                return false
+            }
+            return isEmpty
+        }
+    }
+
     /// How many rows do not match their checksums.
     func damagedRows() throws -> Int { try environment.damagedRecords(in: table) }
 

@@ -238,7 +238,11 @@ extension EventStore {
             let first = writer.nextPosition
             writer.beginFrame(events: group.reduce(0) { $0 + $1.count })
             for request in group {
-                defer { breaks.append(writer.collected.count) }
+                let begin = writer.collected.count
+                defer {
+                    if !request.isAtomic { breaks += stride(from: begin + Self.eventsALock, to: writer.collected.count, by: Self.eventsALock) }
+                    breaks.append(writer.collected.count)
+                }
                 do {
                     results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
                 } catch let error as LMDBError {

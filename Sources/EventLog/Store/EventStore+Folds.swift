@@ -1,16 +1,19 @@
 extension EventStore {
-    /// How many events are folded before readers get their turn.
-    private static let eventsALock = 256
+    /// How many events are folded before readers get their turn: some ten microseconds' work.
+    static let eventsALock = 64
 
     /// Takes a committed frame into memory, and folds its events. Called by whoever leads, and while the store opens.
     ///
-    /// `breaks`: where requests end, as counts of events.
+    /// `breaks`: where readers may come in, as counts of events, ascending: never in the middle of an atomic batch.
     func fold(_ events: [RecordedEvent], breaks: [Int], frame: TailFrame, isNew: Bool = true) {
         foldProgress.withLock { progress in
             if isNew { tail.append(frame) }
             if folds.isEmpty { return }
-            // Readers never see half of an atomic batch: they come in between requests only.
-            apply(events) { start in breaks.first { $0 >= start + Self.eventsALock } ?? events.count }
+            var next = breaks.makeIterator()
+            apply(events) { start in
+                while let end = next.next() { if end >= start + Self.eventsALock { return end } }
+                return events.count
+            }
             progress.foldedFrame = frame.number
             progress.bytes += frame.bytes.count
             if progress.bytes >= flushBytes { cut(&progress) }
@@ -196,7 +199,8 @@ extension EventStore {
     private func attach(_ slot: FoldSlot, _ position: Position) throws -> Bool {
         let record = try archive.environment.read { [archive] in try FoldRecord.read(slot.fold.name, archive, $0) }
         guard let live = record.live, live.version == slot.fold.version, live.position <= position,
-            let table = try archive.foldTable(slot.fold.name, live.number, creates: false)
+            let table = try archive.foldTable(slot.fold.name, live.number, creates: false),
+            try live.position == 0 || !slot.fold.leavesRows || !table.isEmpty()
         else { return false }
         install(slot.fold.makeState(over: table), in: slot, table: table, generation: live.number)
         if live.position < position { try catchUp(slot, from: live.position, to: position) }

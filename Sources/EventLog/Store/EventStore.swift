@@ -35,6 +35,9 @@ public final class EventStore: Sendable {
             case .adoption(let events, _): events.count
             }
         }
+
+        /// Whether readers see all of it or nothing.
+        var isAtomic: Bool { if case .submissions(_, false) = work { false } else { true } }
     }
 
     /// Where a waiting thread finds its answer. `@unchecked Sendable`: touched only with the queue's lock held.

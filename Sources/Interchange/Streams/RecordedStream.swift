@@ -19,6 +19,9 @@ public struct RecordedStream: Sendable {
         case interrupted(reason: String)
     }
 
+    /// Characters of a provider's complaint that are told.
+    private static let complaintMax = 500
+
     /// Bytes that one payload may have.
     public static let payloadBytesMax = 16 << 20
 
@@ -36,6 +39,9 @@ public struct RecordedStream: Sendable {
     private var splitter: StreamPayloadSplitter
     private var isKnown = false
     private var sawError = false
+    private var sawWhole = false
+    /// What the first error payload said.
+    private var complaint: String?
     private var sawDone = false
     private var endMark: String?
 
@@ -70,6 +76,8 @@ public struct RecordedStream: Sendable {
         splitter.finish { take($0, line: $1, delta) }
         self.splitter = StreamPayloadSplitter(framing: splitter.framing)
         guard isKnown else {
+            if let complaint { throw InputError(.noKnownWire, "nothing but an error came: \(complaint.prefix(Self.complaintMax))") }
+            if sawWhole { throw InputError(.noKnownWire, "this is a whole answer, not a stream: ask the provider for one (`\"stream\": true`)") }
             throw InputError(
                 .noKnownWire, "no payload is of a known wire (OpenAI chat chunks, OpenAI Responses, Anthropic Messages, Gemini)")
         }
@@ -86,6 +94,8 @@ public struct RecordedStream: Sendable {
         guard let payload = bytes.withUnsafeBufferPointer(StreamPayload.init) ?? Self.mended(bytes) else { return skippedPayloads += 1 }
         if payload.isKnown, !isKnown { (isKnown, firstLine) = (true, line) }
         sawError = sawError || payload.isError
+        sawWhole = sawWhole || payload.isWhole
+        complaint = complaint ?? payload.complaint
         if endMark == nil { endMark = payload.end }
         if let time = payload.at {
             at = time

@@ -5,6 +5,10 @@ struct StreamPayload {
     /// Whether it is of a wire known here.
     var isKnown = false
     var isError = false
+    /// What an error payload says for people.
+    var complaint: String?
+    /// Whether it is a whole answer, as a provider gives that was not asked for a stream.
+    var isWhole = false
     /// What its end mark says, if it has one.
     var end: String?
     /// Milliseconds since 1970.
@@ -18,6 +22,7 @@ struct StreamPayload {
         let type = json.member("type", of: root)
         at = Self.time(json, root)
         isError = json.spells(type, "error") || !json.member("error", of: root).isNone
+        if isError { complaint = Self.complaint(json, root) }
         let object = json.member("object", of: root)
         if json.spells(object, "chat.completion.chunk") {
             readChatChunk(json, root)
@@ -41,6 +46,13 @@ struct StreamPayload {
     /// OpenAI chat chunks: the choice with index 0, or without one; the end mark of any.
     private mutating func readChatChunk(_ json: JSONText, _ root: JSONValue) {
         isKnown = true
+        json.forEachElement(of: json.member("choices", of: root)) { choice in
+            isWhole = isWhole || json.member("message", of: choice).kind == .object && json.member("delta", of: choice).isNone
+        }
+        if isWhole {
+            isKnown = false
+            return
+        }
         var isChosen = false
         json.forEachElement(of: json.member("choices", of: root)) { choice in
             if end == nil { end = Self.mark(json, json.member("finish_reason", of: choice)) }
@@ -86,6 +98,13 @@ struct StreamPayload {
                 text += json.repairedText(json.member("text", of: part)) ?? ""
             }
         }
+    }
+
+    /// `error.message`, `error` or `message`, where it is a text.
+    private static func complaint(_ json: JSONText, _ root: JSONValue) -> String? {
+        let error = json.member("error", of: root)
+        let said = [json.member("message", of: error), error, json.member("message", of: root)].lazy.compactMap { json.repairedText($0) }
+        return said.first { !$0.isEmpty }
     }
 
     private static func mark(_ json: JSONText, _ value: JSONValue) -> String? {

@@ -37,7 +37,7 @@ extension Conversations {
     package func estimatedWindow(_ id: ConversationID, budget: Int, reserve: Int) throws -> ContextWindow? {
         try rows.lend(id) { row in
             let system = try systemMessage(id)
-            let room = max(0, budget - reserve)
+            let room = ContextWindow.room(budget, reserve)
             let left = room - (system.map { FourCharacterEstimate().tokens(in: $0) } ?? 0)
             let chosen = try chosen(id, row, left, system?.seq)
             let messages = try messages(chosen, id, row, system)
@@ -155,11 +155,14 @@ extension Conversations {
 }
 
 extension ContextWindow {
+    /// What the reserve leaves of the budget; none of them is less than 0.
+    static func room(_ budget: Int, _ reserve: Int) -> Int { max(0, max(0, budget) - max(0, reserve)) }
+
     /// Chooses newest whole messages within `budget` less `reserve`, and always the system message. `read` is asked for the parts before a seq.
     package init?(
         system: Message?, first: WindowPart, budget: Int, reserve: Int, counter: some TokenCounter, read: (_ before: Seq, _ count: Int) throws -> WindowPart?
     ) rethrows {
-        let room = max(0, budget - reserve)
+        let room = ContextWindow.room(budget, reserve)
         var left = room - (system.map { counter.tokens(in: $0) } ?? 0)
         isOverBudget = left < 0
         var chosen: [Message] = []

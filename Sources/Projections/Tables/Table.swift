@@ -245,9 +245,11 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         if evicts { evict(shard) }
     }
 
-    /// Second chance: what was used since it was last looked at stays for another round.
-    private func evict(_ shard: Shard) {
-        var tries = 2 * (shard.clock.count - shard.oldest)
+    /// Second chance: what was used since it was last looked at stays for another round. Says false if there is more to do.
+    @discardableResult
+    private func evict(_ shard: Shard, atMost limit: Int = .max) -> Bool {
+        let triesMax = 2 * (shard.clock.count - shard.oldest)
+        var tries = min(triesMax, limit)
         while shard.bytes > shardBytesMax, tries > 0, shard.oldest < shard.clock.count {
             tries -= 1
             let key = shard.clock[shard.oldest]
@@ -265,6 +267,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.clock.removeFirst(shard.oldest)
             shard.oldest = 0
         }
+        return tries > 0 || triesMax <= limit
     }
 
     /// `@unchecked Sendable`: one thread encodes, and settles afterwards.
@@ -318,6 +321,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// The archive has these rows now: unless they changed again, they may be forgotten. Takes some of them from a place on, and answers the next
     /// place; `nil` at the end.
     func settle(_ frozen: Frozen, from start: Int, count: Int) -> Int? {
+        guard start < frozen.rows.count else { return evict(atMost: count, at: start - frozen.rows.count).map { frozen.rows.count + $0 } }
         let end = min(start + count, frozen.rows.count)
         for (key, box) in frozen.rows[start..<end] {
             let shard = shard(of: key)
@@ -333,9 +337,17 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.entries.values[index].epoch = 0
             shard.entries.values[index].box = box
         }
-        if end < frozen.rows.count { return end }
-        for shard in shards { evict(shard) }
-        return nil
+        return end
+    }
+
+    /// So often a shard is gone on with: what changes all the time cannot be forgotten.
+    private static var evictionsMax: Int { 16 }
+
+    /// Forgets what is too much, a little at a time, as readers wait. Behind the rows come so many places for each shard; answers the next.
+    private func evict(atMost count: Int, at place: Int) -> Int? {
+        let (number, turn) = place.quotientAndRemainder(dividingBy: Self.evictionsMax)
+        guard number < shards.count else { return nil }
+        return evict(shards[number], atMost: count) ? (number + 1) * Self.evictionsMax : number * Self.evictionsMax + turn + 1
     }
 }
 

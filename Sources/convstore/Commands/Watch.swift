@@ -30,8 +30,8 @@ struct Watch: ParsableCommand {
         var follower = StoreFollower(store)
         if let user {
             var watch = LobbyWatch(try UserID.typed(user, as: "--user"), limit: limit)
-            let feed = LobbyFeed(user: watch.user, json: json)
-            try follow(&follower, &watch, { try $0.update(from: $1) }, feed.print)
+            var feed = LobbyFeed(user: watch.user, json: json)
+            try follow(&follower, &watch, { try $0.update(from: $1) }) { changes in try feed.print(changes) }
         } else if let conversation {
             let id = try follower.read { try LogName(text: conversation).conversation(in: $0) }
             var watch = TimelineWatch(id, limit: limit)

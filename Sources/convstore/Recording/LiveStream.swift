@@ -38,7 +38,18 @@ struct LiveStream {
     }
 
     /// Ends the input, as ``RecordedStream/finish(_:)``.
-    mutating func finish(_ delta: (RecordedStream.Delta) -> Void) throws(InputError) -> RecordedStream.Ending { try stream.finish(delta) }
+    mutating func finish(_ delta: (RecordedStream.Delta) -> Void) throws(InputError) -> RecordedStream.Ending {
+        do throws(InputError) {
+            return try stream.finish(delta)
+        } catch {
+            if isSettled { throw error }
+            // A provider that refuses says why in one JSON object over several lines.
+            var whole = RecordedStream(framing: .lines)
+            try whole.feed(held.map { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") ? UInt8(ascii: " ") : $0 }) { _ in }
+            _ = try whole.finish { _ in }
+            throw error
+        }
+    }
 
     var skippedPayloads: Int { stream.skippedPayloads }
 }

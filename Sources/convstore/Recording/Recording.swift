@@ -31,7 +31,12 @@ struct Recording {
     mutating func run() throws -> Int {
         do {
             let interruption = try readAll()
-            let ending = try finish()
+            let ending: RecordedStream.Ending
+            do {
+                ending = try finish()
+            } catch let error as InputError where interruption != nil && error.code == .noKnownWire {
+                throw InputError(.noKnownWire, "\(interruption!) came before anything of an answer: nothing is stored")
+            }
             if interruption != nil || ending == .interrupted(reason: "end_of_stream") {
                 try end(ending, interruption ?? signalOnItsWay())
             } else {

@@ -6,12 +6,16 @@ enum DisplayWidth {
     }
 
     static func of(_ character: Character) -> Int {
-        var width = 0
+        var (widest, sum) = (0, 0)
+        var isPicture = false
         for scalar in character.unicodeScalars {
             if scalar.value == 0xFE0F { return 2 }
-            width = max(width, of(scalar))
+            isPicture = isPicture || scalar.properties.isEmojiPresentation
+            widest = max(widest, of(scalar))
+            sum += of(scalar)
         }
-        return width
+        // What makes up one picture stands in one place; letters of scripts whose signs take room (ｶﾞ, กำ, क्ष) stand beside each other.
+        return isPicture ? widest : sum
     }
 
     /// Cuts text to so many columns, the last of them an ellipsis if something is missing.
@@ -35,6 +39,8 @@ enum DisplayWidth {
         case .nonspacingMark, .enclosingMark, .format: return 0
         default: break
         }
+        // Jamo that complete a syllable stand within it.
+        if 0x1160...0x11FF ~= value || 0xD7B0...0xD7FF ~= value { return 0 }
         if scalar.properties.isEmojiPresentation { return 2 }
         switch value {
         case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x33FF, 0x3400...0x4DBF, 0x4E00...0x9FFF, 0xA000...0xA4CF, 0xA960...0xA97F,

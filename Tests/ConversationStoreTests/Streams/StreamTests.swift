@@ -221,7 +221,7 @@ final class HeldCommits: Sendable {
             } catch is CancellationError {
                 #expect(try store.message(in: chat(1), id: message(1))?.state == .interrupted, "ended before the error was thrown")
             }
-            #expect(await refusal { try await answer.complete() } == .messageClosed)
+            await #expect(throws: CancellationError.self) { try await answer.complete() }
         }
         try await task.value
         func drop() async throws {
@@ -240,6 +240,60 @@ final class HeldCommits: Sendable {
         let shown = try [1, 2, 3].map { try #require(try store.message(in: chat(1), id: message($0))) }
         #expect(shown.map(\.interruptedReason) == ["cancelled", "dropped", "cancelled"])
         #expect(shown.map(\.text) == ["before", "dropped text", "lost"])
+        try store.close()
+    }
+
+    @Test("handle form: a loop over a model's stream that ends because its task is cancelled does not make the answer complete", .timeLimit(.minutes(5)))
+    func cancelledLoop() async throws {
+        let scratch = Scratch()
+        let store = try scratch.open()
+        try await store.group()
+        let (model, words) = AsyncStream.makeStream(of: String.self)
+        let task = Task {
+            let answer = try await store.startMessage(in: chat(1), from: bot, id: message(1))
+            for await word in model { try await answer.append(word) }
+            try await answer.complete(finishReason: "stop")
+        }
+        words.yield("half ")
+        try await eventually("the first word") { try store.message(in: chat(1), id: message(1))?.text == "half " }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        let shown = try #require(try store.message(in: chat(1), id: message(1)))
+        #expect(shown.state == .interrupted && shown.interruptedReason == "cancelled" && shown.text == "half ")
+
+        // What was complete before stays so, and says so again.
+        let late = Task {
+            let answer = try await store.startMessage(in: chat(1), from: bot, id: message(2))
+            let receipt = try await answer.complete()
+            withUnsafeCurrentTask { $0?.cancel() }
+            #expect(try await answer.complete() == receipt)
+        }
+        try await late.value
+        #expect(try store.message(in: chat(1), id: message(2))?.state == .complete)
+        try store.close()
+    }
+
+    /// A view model as an app has it: neither Sendable nor off the main actor.
+    @MainActor private final class Screen {
+        var words = ["to ", "be"]
+
+        func answer(in store: ConversationStore) async throws -> MessageID {
+            try await store.streamMessage(in: chat(1), from: bot) { answer in
+                MainActor.assertIsolated()
+                for word in words { try await answer.append(word) }
+                words = []
+            }
+        }
+    }
+
+    @Test("closure form: the closure runs on the caller's actor, and may use what belongs to it") @MainActor func actors() async throws {
+        let scratch = Scratch()
+        let store = try scratch.open()
+        try await store.group()
+        let screen = Screen()
+        let id = try await screen.answer(in: store)
+        #expect(screen.words.isEmpty)
+        #expect(try store.message(in: chat(1), id: id)?.text == "to be")
         try store.close()
     }
 

@@ -6,6 +6,7 @@ import Synchronization
 final class Tally: EventFold {
     let name = "tally"
     let version: UInt32 = 1
+    let leavesRows = false
     /// Whether rows are saved as soon as they may be, or only when the store is closed.
     let savesSoon: Bool
     let failures = Failures()

@@ -60,6 +60,33 @@ struct Interruption: Error {}
         try store.close()
     }
 
+    @Test("The built-in projection's table that somebody emptied is built anew, by a reader in memory and by a writer for good")
+    func emptied() throws {
+        let scratch = try Scratch()
+        var store = try scratch.open()
+        try store.take(Self.talk(2, 500))
+        let digest = try store.digest()
+        try store.close()
+        let archive = try Archive(directory: scratch.store, isReadOnly: false, mapBytesMax: .max / 2)
+        for number in 0..<2 as Range<UInt32> {
+            guard let table = try archive.foldTable("conversations", number, creates: false) else { continue }
+            try archive.environment.write { transaction in
+                var keys: [[UInt8]] = []
+                try transaction.forEach(table.table, from: []) { key, _ in
+                    keys.append(Array(key))
+                    return true
+                }
+                for key in keys { try transaction.delete(table.table, key) }
+            }
+        }
+        archive.environment.close()
+        for access in [StoreOptions.Access.readOnly, .readWrite] {
+            store = try scratch.open(access)
+            #expect(try store.digest() == digest)
+            try store.close()
+        }
+    }
+
     @Test("A store that was written without projections gets them when it is opened with them, and catches up when it had them before")
     func catchesUp() throws {
         let scratch = try Scratch()
