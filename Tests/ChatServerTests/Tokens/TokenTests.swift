@@ -54,12 +54,14 @@ import Testing
         let issuer = try Issuer()
         let verifier = verifier(try await .file(issuer.file(issuer.p256.publicKey.pemRepresentation)))
         let cases: [(String, TokenVerifier.Flaw?)] = [
-            (Issuer.claims(), nil), (Issuer.claims(aud: "[\"other\",\"hub\"]"), nil), (Issuer.claims(exp: "1799999971"), nil), (Issuer.claims(nbf: "1800000029"), nil),
+            (Issuer.claims(), nil), (Issuer.claims(aud: "[\"other\",\"hub\"]"), nil), (Issuer.claims(exp: "1799999971"), nil),
+            (Issuer.claims(nbf: "1800000029"), nil),
             (Issuer.claims(exp: "1800000600.5"), nil), (Issuer.claims(more: ",\"more\":{\"sub\":1,\"sub\":2}"), nil),
             (Issuer.claims(exp: "1799999970"), .expired), (Issuer.claims(nbf: "1800000031"), .notYetValid), (Issuer.claims(exp: nil), .expiry),
             (Issuer.claims(exp: "null"), .expiry), (Issuer.claims(exp: "-1"), .expiry), (Issuer.claims(exp: "1e18"), .expiry),
             (Issuer.claims(exp: "\"1800000600\""), .malformed),
-            (Issuer.claims(iss: nil), .issuer), (Issuer.claims(iss: "\"them\""), .issuer), (Issuer.claims(aud: nil), .audience), (Issuer.claims(aud: "[]"), .audience),
+            (Issuer.claims(iss: nil), .issuer), (Issuer.claims(iss: "\"them\""), .issuer), (Issuer.claims(aud: nil), .audience),
+            (Issuer.claims(aud: "[]"), .audience),
             (Issuer.claims(aud: "\"other\""), .audience), (Issuer.claims(aud: "7"), .malformed), (Issuer.claims(sub: nil), .subject),
             (Issuer.claims(sub: "\"\""), .subject),
             (Issuer.claims(sub: "\"\(String(repeating: "x", count: 256))\""), .subject), (Issuer.claims(sub: "7"), .malformed),
@@ -164,7 +166,8 @@ import Testing
         func failure(_ token: String) -> AuthenticationFailure? { if case .failure(let failure) = verifier.check(token) { failure } else { nil } }
         #expect(failure(try issuer.token("ES256", Issuer.claims(exp: "1")))?.isExpired == true)
         let others = [
-            try issuer.token("none", Issuer.claims()), try issuer.token("ES256", Issuer.claims(aud: "\"other\"")), try issuer.token("ES256", Issuer.claims(sub: nil)),
+            try issuer.token("none", Issuer.claims()), try issuer.token("ES256", Issuer.claims(aud: "\"other\"")),
+            try issuer.token("ES256", Issuer.claims(sub: nil)),
             try issuer.token("ES256", Issuer.claims(exp: "1")) { _ in Array(repeating: 1, count: 64) }, "garbage",
         ].map(failure)
         #expect(Set(others) == [AuthenticationFailure(isExpired: false, reason: "the token is not valid")])

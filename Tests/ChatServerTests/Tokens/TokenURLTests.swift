@@ -64,7 +64,8 @@ extension ServerTests {
 
         @Test("What could come from somebody else, or is no set, is refused before a hub starts") func refusals() async throws {
             for url in [
-                "http://issuer.example/jwks", "http://127.0.0.1.example/", "http://127.1/", "http://10.0.0.1/", "ftp://localhost/", "https://", "https://a:b@c/",
+                "http://issuer.example/jwks", "http://127.0.0.1.example/", "http://127.1/", "http://10.0.0.1/", "ftp://localhost/", "https://",
+                "https://a:b@c/",
                 "https://a/\r\nX: y", "https://a/#b", "https://a:99999/", "http://localhost@issuer.example/",
             ] {
                 #expect(await error(url)?.code == .invalidURL, "\(url)")
