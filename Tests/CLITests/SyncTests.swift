@@ -312,7 +312,7 @@ import Testing
         let damaged = try Program.run("export", "--store", ada.store)
         #expect(damaged.status == 0 && damaged.errors.contains("cannot be told"), "\(damaged.errors)")
         let report = try ada.run("verify")
-        #expect(report.status == 65 && report.output.contains("\"partial\":null"), "\(report.output)")
+        #expect(report.status == 65 && !report.output.contains("partial"), "\(report.output)")
         try sound.write(to: URL(fileURLWithPath: ada.store + "/sync"))
 
         try ada.sync(hub, "--scope", "all")

@@ -33,7 +33,7 @@ struct Verify: ParsableCommand {
             line.add("conversations", report.conversations)
             line.add("segments", report.segments)
             line.add("problems", report.problems)
-            line.addOptional("partial", partial)
+            if let partial { line.add("partial", partial) }
             try line.print()
         } else {
             for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
@@ -45,12 +45,12 @@ struct Verify: ParsableCommand {
         if !report.isSound { throw Failure(.data, advice(damaged, report.problems.count)) }
     }
 
-    /// How many conversations a replica holds only in part; `nil` if that cannot be read.
+    /// How many conversations a replica holds only in part; `nil` of other stores, and if that cannot be read.
     private func partial(_ report: VerifyReport) throws -> Int? {
         guard report.damaged.isDisjoint(with: [.log, .side]) else { return nil }
-        // Few stores have any, and an opening reads much.
-        guard let held = try HeldParts(of: store.path), !held.isEmpty else { return 0 }
-        return try store.read { try held.beside($0).count }
+        guard let held = try HeldParts(of: store.path) else { return nil }
+        // An opening reads much.
+        return held.isEmpty ? 0 : try store.read { try held.beside($0).count }
     }
 
     private func advice(_ damaged: Set<VerifyReport.Part>, _ count: Int) -> String {

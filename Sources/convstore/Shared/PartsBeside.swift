@@ -4,10 +4,16 @@ import Replication
 
 /// What a replica holds of conversations beside their logs: commands that read logs alone say what they leave out.
 struct PartsBeside {
-    private(set) var parts: [HeldPart] = []
+    let parts: [HeldPart]
+    /// How many conversations it holds only in part; `nil` if it is no replica, or that cannot be read.
+    let count: Int?
+
+    init(_ parts: [HeldPart]?) {
+        self.parts = parts ?? []
+        count = parts?.count
+    }
 
     var isEmpty: Bool { parts.isEmpty }
-    var events: Int { parts.reduce(0) { $0 + $1.events } }
 
     func of(_ id: ConversationID) -> HeldPart? { parts.first { $0.conversation == id } }
 
@@ -33,7 +39,7 @@ extension StoreOption {
             // The log is sound all the same.
             Terminal.complain("what is held beside the logs cannot be told: \(error.message)")
         }
-        return try read { store in try body(store, PartsBeside(parts: held?.beside(store) ?? [])) }
+        return try read { store in try body(store, PartsBeside(held?.beside(store))) }
     }
 }
 
