@@ -9,7 +9,7 @@ let package = Package(
     targets: [
         .executableTarget(
             name: "crashscenario",
-            dependencies: [.product(name: "ConversationStore", package: "convstore"), .product(name: "EventLog", package: "convstore")],
+            dependencies: ["ConversationStore", "EventLog", "Replication"].map { .product(name: $0, package: "convstore") },
             swiftSettings: ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) })
     ],
     swiftLanguageModes: [.v6]

@@ -75,7 +75,9 @@ public struct HubServer: Service {
         let router = Router()
         router.add(middleware: RequestCounting(metrics))
         // Who only wants to know whether all is well may leave the body out.
-        for method in [HTTPRequest.Method.get, .head] {
+        let looking = [HTTPRequest.Method.get, .head]
+        router.add(middleware: MethodCheck(["/healthz": looking, "/readyz": looking, "/metrics": [.get], SyncHandshake.path: [.get]]))
+        for method in looking {
             router.on("healthz", method: method) { _, _ in Health.alive() }
             router.on("readyz", method: method) { [endpoint] _, _ in Health.readiness(gate, endpoint) }
         }

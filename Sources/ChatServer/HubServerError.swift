@@ -1,7 +1,7 @@
 /// Why a server cannot be started.
 public struct HubServerError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
-        private enum Base { case unreadable, invalidCertificate, invalidKey, invalidTokenKey, cannotListen }
+        private enum Base { case unreadable, invalidCertificate, invalidKey, invalidTokenKey, invalidURL, unreachable, cannotListen }
         private let base: Base
         private init(_ base: Base) { self.base = base }
 
@@ -10,8 +10,12 @@ public struct HubServerError: Error, Sendable, CustomStringConvertible {
         public static var invalidCertificate: Self { Self(.invalidCertificate) }
         /// The file holds no private key, or not the certificate's.
         public static var invalidKey: Self { Self(.invalidKey) }
-        /// The file holds no key with which tokens can be checked.
+        /// The file, or what the URL answered, holds no key with which tokens can be checked.
         public static var invalidTokenKey: Self { Self(.invalidTokenKey) }
+        /// The keys' URL is none, or would be fetched in the clear.
+        public static var invalidURL: Self { Self(.invalidURL) }
+        /// The keys could not be fetched: no connection, no TLS, no answer in time, or none that is good.
+        public static var unreachable: Self { Self(.unreachable) }
         /// The address is taken, not ours, or not allowed.
         public static var cannotListen: Self { Self(.cannotListen) }
     }

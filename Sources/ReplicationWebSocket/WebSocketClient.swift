@@ -4,12 +4,6 @@ import NIOPosix
 import NIOSSL
 import NIOWebSocket
 
-#if canImport(Glibc)
-    import Glibc
-#else
-    import Darwin
-#endif
-
 /// A device's WebSocket to a hub.
 ///
 /// ```swift
@@ -42,7 +36,7 @@ public final class WebSocketClient: Sendable {
         to url: String, maxMessageBytes: Int = 8 << 20, options: Options = Options(), onMessage: @escaping @Sendable ([UInt8]) -> Void,
         onClose: @escaping @Sendable (_ code: UInt16?, _ reason: String) -> Void
     ) async throws(WebSocketError) -> WebSocketClient {
-        let url = try WebSocketURL(url)
+        let url = try ServerURL(url, .webSocket)
         let tls = try url.isSecure ? context(options) : nil
         let receiver = Receiver(onMessage: onMessage, onClose: onClose)
         do {
@@ -89,14 +83,14 @@ public final class WebSocketClient: Sendable {
         }
     }
 
-    private static func bootstrap(_ url: WebSocketURL, _ options: Options) -> ClientBootstrap {
+    private static func bootstrap(_ url: ServerURL, _ options: Options) -> ClientBootstrap {
         ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .connectTimeout(.seconds(Int64(options.connectTimeoutSeconds)))
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
     }
 
     private static func shakeHands(
-        on channel: any Channel, _ url: WebSocketURL, _ maxMessageBytes: Int, _ options: Options, _ tls: NIOSSLContext?, _ receiver: Receiver
+        on channel: any Channel, _ url: ServerURL, _ maxMessageBytes: Int, _ options: Options, _ tls: NIOSSLContext?, _ receiver: Receiver
     ) throws -> EventLoopFuture<Answer> {
         let operations = channel.pipeline.syncOperations
         if let tls { try operations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: url.isAddress ? nil : url.host)) }
@@ -147,37 +141,4 @@ private final class StatusReader: ChannelInboundHandler {
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { status.fail(ChannelError.eof) }
-}
-
-extension WebSocketError {
-    fileprivate init(_ error: any Error, _ url: WebSocketURL) {
-        let name = url.authority
-        switch error {
-        case let error as WebSocketError: self = error
-        case let error as NIOConnectionError:
-            let causes = error.connectionErrors.map(\.error)
-            if causes.isEmpty {
-                self.init(.unreachable, "there is no host \(url.host)")
-            } else {
-                // Of several addresses, that of a host which is there says most.
-                let all = causes.map { WebSocketError($0, url) }
-                self = all.first { $0.code == .refused } ?? all.first { $0.code == .timeout } ?? all[0]
-            }
-        case let error as IOError where error.errnoCode == ECONNREFUSED: self.init(.refused, "nobody listens at \(name)")
-        case let error as IOError where error.errnoCode == ECONNRESET || error.errnoCode == EPIPE: self.init(.malformed, "\(name) hung up")
-        case let error as IOError: self.init(.unreachable, "\(name) cannot be reached: \(String(cString: strerror(error.errnoCode)))")
-        case ChannelError.connectTimeout: self.init(.timeout, "\(name) did not answer in time")
-        case is NIOSSLError, is BoringSSLError, is NIOSSLExtraError: self.init(.insecure, "no TLS with \(name): \(Self.reason(error))")
-        default: self.init(.malformed, "\(name) hung up, or its answer is not that of a WebSocket server")
-        }
-    }
-
-    /// The library's errors are known by their texts only, which name files of its sources.
-    private static func reason(_ error: any Error) -> String {
-        let text = String(describing: error)
-        if text.contains("CERTIFICATE_VERIFY_FAILED") { return "its certificate is not trusted; name who signed it (--tls-ca FILE)" }
-        if text.contains("WRONG_VERSION_NUMBER") { return "it speaks none; try ws:// instead of wss://" }
-        if error as? NIOSSLExtraError == .failedToValidateHostname { return "its certificate is that of another host" }
-        return "the handshake failed"
-    }
 }

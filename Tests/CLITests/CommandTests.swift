@@ -195,6 +195,10 @@ import Testing
     func erase() throws {
         try fill(Lines.created(1) + Lines.sent(1, message: 2, "the secret of all secrets"))
         let head = try Program.run("audit", "head", "--store", store, "--json").output
+        for (seq, status, words) in [("1", Int32(65), "who takes part"), ("3", 66, "no seq 3"), ("x", 64, "'x'")] {
+            let refused = try Program.run("erase", "--store", store, "0", seq)
+            #expect(refused.status == status && refused.errors.contains(words), "\(seq): \(refused.errors)")
+        }
         #expect(try Program.run("erase", "--store", store, "0", "2").status == 0)
         #expect(try Program.run("compact", "--store", store).status == 0)
         #expect(try Program.run("audit", "head", "--store", store, "--json").output == head)

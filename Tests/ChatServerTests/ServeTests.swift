@@ -1,4 +1,5 @@
 import ConversationStore
+import Crypto
 import Foundation
 import ReplicationWebSocket
 import Testing
@@ -72,6 +73,11 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 65, "PEM"),
+                (["--listen", "127.0.0.1:0", "--jwks", "http://issuer.example/jwks"], 64, "https://"),
+                (["--listen", "127.0.0.1:0", "--jwks", "ftp://localhost/jwks"], 64, "https://"),
+                (["--listen", "127.0.0.1:0", "--jwks", secret, "--jwks-ca", secret], 64, "--jwks-ca"),
+                (["--listen", "127.0.0.1:0", "--jwks", "http://127.0.0.1:1/jwks"], 69, "nobody listens"),
+                (["--listen", "127.0.0.1:0", "--jwks", "https://localhost:1/jwks", "--jwks-ca", secret], 65, "PEM"),
             ] {
                 let serve = try Serve(arguments)
                 #expect(await serve.status() == Int32(status), "\(arguments)")
@@ -123,6 +129,40 @@ extension ServerTests {
             let page = try #require(try after.timeline(of: chat))
             #expect(page.messages.count { $0.text == "hello from Python" } == 1 && page.messages.last?.author == bob)
             try after.close()
+        }
+
+        @Test("Keys come from a URL, or it does not start") func keysAtURL() async throws {
+            let issuer = try Issuer()
+            let directory = issuer.directory.appendingPathComponent("keys")
+            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            let path = directory.appendingPathComponent("jwks")
+            try Data(Issuer.set([("a", issuer.p256.publicKey)]).utf8).write(to: path)
+            let store = issuer.directory.appendingPathComponent("store").path
+            let (ada, bob) = (UserID("ada")!, UserID("bob")!)
+            let chats = try ConversationStore.open(at: store)
+            let chat = try await chats.createConversation(.group, title: "plans", author: ada, participants: [bob])
+            for number in 1...100 { try await chats.send("message \(number)", to: chat, from: ada) }
+            try chats.close()
+            try await Python.serve("key_server.py", [directory.path, Python.file("localhost.pem"), Python.file("localhost.key")]) { url in
+                for (jwks, status) in [(url + "nowhere", Int32(69)), (url + "asked", 65)] {
+                    let serve = try Serve(["--listen", "127.0.0.1:0", "--jwks", jwks, "--jwks-ca", Python.file("localhost.pem")])
+                    #expect(await serve.status() == status, "\(serve.text("errors"))")
+                    #expect(!FileManager.default.fileExists(atPath: serve.file("store")), "it made a store")
+                }
+                let serve = try Serve(
+                    ["--listen", "127.0.0.1:0", "--jwks", url + "jwks", "--jwks-ca", Python.file("localhost.pem"), "--jwt-audience", "hub"], store: store)
+                let address = try await serve.url()
+                func sync(_ kid: String) async throws -> String {
+                    let seconds = Int(Date().timeIntervalSince1970) + 600
+                    let token = try issuer.token("ES256", Issuer.claims(sub: "\"bob\"", exp: "\(seconds)"), header: ",\"kid\":\"\(kid)\"")
+                    let result = try await Python.run("sync_client.py", [address, "bob", token, chat.description, "hello"])
+                    return "\(result.status) \(result.output)"
+                }
+                #expect(try await sync("a").hasPrefix("0 "))
+                #expect(try await !sync("b").hasPrefix("0 "))
+                kill(serve.process.processIdentifier, SIGTERM)
+                #expect(await serve.status() == 0)
+            }
         }
 
         @Test("An address that is taken is told of") func taken() async throws {

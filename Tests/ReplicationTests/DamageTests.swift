@@ -25,6 +25,17 @@ import Testing
 
             let (saved, lost) = try Replica.salvage(at: path)
             #expect(saved > 0 && !lost.isEmpty)
+            let held = try #require(try HeldParts(of: path))
+            let log = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
+            let parts = try held.beside(log)
+            #expect(!parts.isEmpty)
+            for part in parts {
+                let last = try log.lastSeq(of: .conversation(part.conversation))
+                let hole = try #require(part.hole)
+                #expect(hole.lowerBound == last + 1 && part.firstSeq.map { $0 == hole.upperBound + 1 } ?? (part.events == 0), "\(part)")
+                #expect(try last + UInt64(hole.count + part.events) == world.hubStore.log.lastSeq(of: .conversation(part.conversation)), "\(part)")
+            }
+            try log.close()
             let healed = try world.open(path, ada)
             #expect(healed.outbox.map(\.event) == [pending.event])
             #expect(!healed.isWhole)

@@ -20,6 +20,29 @@ import Testing
         }
     }
 
+    /// A relaxed one showed its readers less than it held, and could not go on; after a crash its cursor spoke of what was lost.
+    @Test func aReplicaIsDurableWhateverItIsAskedFor() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            var options = ReplicaOptions()
+            options.store.durability = .relaxed(interval: .seconds(3600))
+            let device = try Replica.open(at: world.directory + "/relaxed", user: ada, options: options)
+            for round in 0..<4 {
+                for index in 0..<20 { try await world.hubStore.send("message \(round) \(index)", to: chat, from: bob) }
+                try await world.sync(device)
+                #expect(try device.store.timeline(of: chat, .newest, limit: 200) == world.hubStore.timeline(of: chat, .newest, limit: 200))
+                #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+                var last: Position = 0
+                try device.store.log.replay { event in
+                    last = event.position
+                    return true
+                }
+                #expect(last == UInt64(21 + round * 20))
+            }
+            try device.close()
+        }
+    }
+
     @Test func bothWroteMeanwhile() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])

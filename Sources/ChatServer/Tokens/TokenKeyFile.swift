@@ -1,9 +1,7 @@
 import Synchronization
 
-/// A file of keys that may change while a hub runs, so that an issuer's new keys count, and old ones no longer do, without a new start.
-///
-/// Sessions go on until their tokens expire, whatever becomes of the keys: a token is checked when it is shown.
-public final class TokenKeyFile: Sendable {
+/// Keys in a file, which is looked at every few seconds.
+public final class TokenKeyFile: TokenKeySource {
     public enum Form: Sendable {
         /// One key: ``TokenKeys/file(_:)``.
         case key
@@ -27,6 +25,8 @@ public final class TokenKeyFile: Sendable {
 
     /// As they were last read.
     public var keys: TokenKeys { state.withLock { $0.keys } }
+
+    public var refreshSeconds: Double { 5 }
 
     /// Reads the file again, and says whether it has changed: it is small.
     ///

@@ -60,7 +60,7 @@ public struct TokenKeys: Sendable {
     func key(for header: TokenHeader) throws(TokenVerifier.Flaw) -> Choice {
         let key: Key
         if byName.isEmpty || header.kid == nil {
-            guard let single else { throw .unknownKey }
+            guard let single else { throw .unnamedKey }
             key = single
         } else {
             guard let named = byName[header.kid!] else { throw .unknownKey }

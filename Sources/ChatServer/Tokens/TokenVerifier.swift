@@ -14,6 +14,7 @@ public struct TokenVerifier: Sendable {
     private static let latestSeconds = 253_402_300_799.0
 
     private let keys: @Sendable () -> TokenKeys
+    private let source: (any TokenKeySource)?
     private let issuer: String?
     private let audience: String?
     private let logger: Logger?
@@ -27,15 +28,17 @@ public struct TokenVerifier: Sendable {
         self.init({ keys }, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
     }
 
-    /// The same with the keys that a file holds at the time.
-    public init(_ file: TokenKeyFile, issuer: String? = nil, audience: String? = nil, logger: Logger? = nil) {
-        self.init({ file.keys }, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
+    /// The same with the keys that a file or a URL holds at the time.
+    public init(_ source: any TokenKeySource, issuer: String? = nil, audience: String? = nil, logger: Logger? = nil) {
+        self.init({ source.keys }, source, issuer: issuer, audience: audience, logger: logger, now: systemSeconds)
     }
 
     package init(
-        _ keys: @escaping @Sendable () -> TokenKeys, issuer: String?, audience: String?, logger: Logger? = nil, now: @escaping @Sendable () -> Double
+        _ keys: @escaping @Sendable () -> TokenKeys, _ source: (any TokenKeySource)? = nil, issuer: String?, audience: String?, logger: Logger? = nil,
+        now: @escaping @Sendable () -> Double
     ) {
         self.keys = keys
+        self.source = source
         self.issuer = issuer
         self.audience = audience
         self.logger = logger
@@ -44,7 +47,18 @@ public struct TokenVerifier: Sendable {
 
     /// For `HubOptions`.
     public var options: HubOptions {
-        HubOptions { token, _, reply in reply(check(token)) }
+        HubOptions { token, _, reply in
+            guard let source, case .failure(.unknownKey) = verify(token) else { return reply(check(token)) }
+            // An issuer's new key, perhaps: its first token need not come twice.
+            Task {
+                do {
+                    if try await source.refreshForUnknownKey() { logger?.info("the keys of tokens were read anew") }
+                } catch {
+                    logger?.error("the keys of tokens stay as they were", metadata: ["error": "\(error)"])
+                }
+                reply(check(token))
+            }
+        }
     }
 
     /// What a peer is told: expired, or nothing that helps to guess.
@@ -62,7 +76,7 @@ public struct TokenVerifier: Sendable {
 
     /// What is wrong with a token: for our own log.
     package enum Flaw: Error, Hashable {
-        case tooLong, malformed, algorithm, unknownKey, header, signature, expired, notYetValid, issuer, audience, subject, expiry
+        case tooLong, malformed, algorithm, unnamedKey, unknownKey, header, signature, expired, notYetValid, issuer, audience, subject, expiry
     }
 
     package func verify(_ token: String) -> Result<Identity, Flaw> {

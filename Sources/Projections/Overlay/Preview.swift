@@ -41,4 +41,18 @@ package struct Preview: Sendable {
     package mutating func removeLast(_ count: Int) { events.removeLast(count) }
 
     var lastSeq: Seq { baseSeq + Seq(events.count) }
+
+    /// Who takes part behind its last event. Ascending.
+    package var participants: [UserID] {
+        var people = Set(start?.row.participants ?? [])
+        for event in events {
+            switch event.event.content {
+            case .conversationCreated(_, _, let participants): people.formUnion(participants + [event.event.author])
+            case .participantJoined(let user): people.insert(user)
+            case .participantLeft(let user): people.remove(user)
+            default: break
+            }
+        }
+        return people.sorted()
+    }
 }

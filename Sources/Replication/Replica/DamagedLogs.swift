@@ -23,6 +23,27 @@ struct DamagedLogs {
         return heads.keys.contains { Scope.covers($0, names) }
     }
 
+    /// A log's end before the damage, and what of it stands beside the log.
+    struct Rest {
+        var log: LogID
+        var size: Seq
+        var seqs: [Seq]
+    }
+
+    func rests() throws -> [Rest] {
+        try heads.sorted { $0.key.sortKey < $1.key.sortKey }.map { log, head in
+            var rest = Rest(log: log, size: head.size, seqs: [])
+            try side.read { transaction in
+                try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
+                    guard key.starts(with: log.key), key.count == log.key.count + 8 else { return false }
+                    rest.seqs.append(Self.seq(key))
+                    return true
+                }
+            }
+            return rest
+        }
+    }
+
     /// The next gap of each log.
     func wishes(in store: EventStore) throws -> [Fetch] {
         try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }
@@ -40,7 +61,7 @@ struct DamagedLogs {
         var found: Seq?
         try side.read { transaction in
             try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, _ in
-                if key.starts(with: log.key), key.count == log.key.count + 8 { found = key.suffix(8).reduce(0) { $0 << 8 | UInt64($1) } }
+                if key.starts(with: log.key), key.count == log.key.count + 8 { found = Self.seq(key) }
                 return false
             }
         }
@@ -130,6 +151,7 @@ struct DamagedLogs {
     }
 
     private static func key(_ log: LogID, _ seq: Seq) -> [UInt8] { log.key + withUnsafeBytes(of: seq.bigEndian) { Array($0) } }
+    private static func seq(_ key: [UInt8]) -> Seq { key.suffix(8).reduce(0) { $0 << 8 | UInt64($1) } }
 
     private static func encode(_ heads: [LogID: LogHead]) -> [UInt8] {
         var out = ByteBuffer(capacity: 64)

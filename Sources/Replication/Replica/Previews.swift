@@ -103,6 +103,11 @@ struct Previews {
         parts.map { Replica.Part(log: .conversation($0), baseSeq: $1.baseSeq, isFirst: $1.isFirst, base: $1.base, events: $1.events) }
     }
 
+    func participants(of log: LogID) -> [UserID] {
+        guard case .conversation(let id) = log else { return [] }
+        return parts[id]?.shown.participants ?? []
+    }
+
     func show(in store: ConversationStore) {
         for (id, part) in parts { store.setPreview(part.shown, of: id) }
     }

@@ -67,6 +67,8 @@ public final class Replica: Sendable {
             throw ReplicaError(.notReplica, "\(path) is no replica; `convstore sync --user NAME` makes one")
         }
         open.access = user == nil ? .existing : .readWrite
+        // Cursor and outbox are written as soon as what they speak of is held: were that not durable, the hub would never be asked for it again.
+        open.durability = .full
         store = try ConversationStore.open(at: path, options: open)
         do {
             side = try SideStore(directory: path, tables: SyncTables.names)
@@ -263,6 +265,7 @@ public final class Replica: Sendable {
 }
 
 public struct ReplicaOptions: Sendable {
+    /// Its durability is always full, whatever is said here.
     public var store = ConversationStoreOptions()
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()

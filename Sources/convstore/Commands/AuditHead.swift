@@ -12,10 +12,10 @@ struct AuditHead: ParsableCommand {
     var json = false
 
     func run() throws {
-        try store.read { store in
-            if let log = try conversation.resolvedLog(in: store) {
+        try store.readParts { store, beside in
+            if let log = try conversation.resolvedLog(in: store, beside) {
                 if let head = try store.head(of: log) { try print(head) }
-                return
+                return beside.complain(log)
             }
             var progress = ProgressBar("Reading heads", isOn: !Terminal.isOutput)
             let total = try Double(store.statistics().conversations)
@@ -28,6 +28,7 @@ struct AuditHead: ParsableCommand {
                 return true
             }
             progress.clear()
+            beside.complain()
         }
     }
 

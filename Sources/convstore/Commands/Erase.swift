@@ -16,7 +16,12 @@ struct Erase: ParsableCommand {
         try store.write { store in
             let log = try LogName(text: conversation).resolve(in: store.log)
             guard try store.log.event(in: log, at: seq) != nil else { throw Failure(.noInput, "\(log) has no seq \(seq)") }
-            try ProgressBar.during("Folding anew", "events") { try store.log.erase(log: log, seq: seq, progress: $0) }
+            do {
+                try ProgressBar.during("Folding anew", "events") { try store.log.erase(log: log, seq: seq, progress: $0) }
+            } catch let error as EventLogError where error.code == .invalidArgument {
+                // The command is well said: what stands at that seq decides.
+                throw Failure(.data, error.message)
+            }
         }
         Terminal.complain("erased. Until `convstore compact --store \(store.path)` its bytes may still lie in free pages; edits of it are events of their own")
     }

@@ -22,8 +22,8 @@ struct Export: ParsableCommand {
 
     func run() throws {
         if salvage { return try salvageAll() }
-        try store.read { store in
-            let log = try conversation.resolvedLog(in: store)
+        try store.readParts { store, beside in
+            let log = try conversation.resolvedLog(in: store, beside)
             if exact { protect() }
             let encoder = EventLineEncoder(isExact: exact)
             var progress = ProgressBar("Exporting", isOn: !Terminal.isOutput)
@@ -43,6 +43,7 @@ struct Export: ParsableCommand {
             if unknown > 0 {
                 Terminal.complain("\(unknown) events are of kinds that this version does not know, and were left out; --exact writes them")
             }
+            beside.complain(log)
         }
     }
 

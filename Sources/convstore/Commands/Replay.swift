@@ -24,8 +24,8 @@ struct Replay: ParsableCommand {
     }
 
     func run() throws {
-        try store.read { store in
-            let log = try conversation.resolvedLog(in: store)
+        try store.readParts { store, beside in
+            let log = try conversation.resolvedLog(in: store, beside)
             let encoder = EventLineEncoder()
             var pace = Pace(speed: speed)
             var transcript = Transcript()
@@ -48,6 +48,7 @@ struct Replay: ParsableCommand {
             }
             progress.clear()
             if !json { try transcript.finish() }
+            beside.complain(log)
         }
     }
 }

@@ -9,7 +9,7 @@ struct Stats: ParsableCommand {
     var json = false
 
     func run() throws {
-        let totals = try store.read { try $0.statistics() }
+        let (totals, partial) = try store.readParts { store, beside in (try store.statistics(), beside.count) }
         if json {
             var line = JSONLine()
             line.add("events", totals.events)
@@ -23,11 +23,13 @@ struct Stats: ParsableCommand {
             line.add("segments", totals.segments)
             line.add("free_pages", totals.freePages)
             if let oldest = totals.oldestReader { line.add("oldest_reader", oldest) } else { line.addNull("oldest_reader") }
+            if let partial { line.add("partial", partial) }
             return try line.print()
         }
         var table = Table([("", .left), ("", .right), ("", .left)])
         table.add("events", Quantity.count(totals.events), "")
         table.add("conversations", Quantity.count(totals.conversations), "")
+        if let partial, partial > 0 { table.add("held in part", Quantity.count(partial), "conversations of which something stands beside the log") }
         table.add("messages", Quantity.count(totals.messages), "")
         table.add("journal", Quantity.bytes(totals.journalBytes), "")
         table.add("archive", Quantity.bytes(totals.archiveBytes), "\(Quantity.count(totals.freePages)) free pages")

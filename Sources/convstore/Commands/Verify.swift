@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConversationStore
+import Replication
 
 struct Verify: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -24,6 +25,7 @@ struct Verify: ParsableCommand {
             report.problems = try ProjectionCheck(store).run().compactMap(\.problem)
             damaged = [.projections]
         }
+        let partial = try partial(report)
         if json {
             var line = JSONLine()
             line.add("ok", report.isSound)
@@ -31,14 +33,24 @@ struct Verify: ParsableCommand {
             line.add("conversations", report.conversations)
             line.add("segments", report.segments)
             line.add("problems", report.problems)
+            if let partial { line.add("partial", partial) }
             try line.print()
         } else {
             for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
-            let what =
+            var what =
                 "\(Quantity.count(report.events, "event")), \(Quantity.count(report.conversations, "conversation")), \(Quantity.count(report.segments, "segment"))"
+            if let partial, partial > 0 { what += "; held only in part: \(Quantity.count(partial, "conversation"))" }
             try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
         }
         if !report.isSound { throw Failure(.data, advice(damaged, report.problems.count)) }
+    }
+
+    /// How many conversations a replica holds only in part; `nil` of other stores, and if that cannot be read.
+    private func partial(_ report: VerifyReport) throws -> Int? {
+        guard report.damaged.isDisjoint(with: [.log, .side]) else { return nil }
+        guard let held = try HeldParts(of: store.path) else { return nil }
+        // An opening reads much.
+        return held.isEmpty ? 0 : try store.read { try held.beside($0).count }
     }
 
     private func advice(_ damaged: Set<VerifyReport.Part>, _ count: Int) -> String {

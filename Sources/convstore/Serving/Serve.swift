@@ -99,12 +99,9 @@ struct Serve: ParsableCommand {
         }
     }
 
-    /// How often the file of keys is looked at.
-    private static let keysSeconds: Int64 = 5
-
-    private func refresh(_ keys: TokenKeyFile, _ logger: Logger) -> Task<Void, Never> {
+    private func refresh(_ keys: any TokenKeySource, _ logger: Logger) -> Task<Void, Never> {
         Task {
-            while (try? await Task.sleep(for: .seconds(Self.keysSeconds))) != nil {
+            while (try? await Task.sleep(for: .seconds(keys.refreshSeconds))) != nil {
                 do {
                     if try await keys.refresh() { logger.info("the keys of tokens were read anew") }
                 } catch {
@@ -149,7 +146,8 @@ struct Serve: ParsableCommand {
 extension Failure.Code {
     fileprivate init(_ code: HubServerError.Code) {
         switch code {
-        case .cannotListen: self = .unavailable
+        case .cannotListen, .unreachable: self = .unavailable
+        case .invalidURL: self = .usage
         case .unreadable: self = .noInput
         default: self = .data
         }

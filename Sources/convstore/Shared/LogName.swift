@@ -54,8 +54,3 @@ struct LogName {
         }
     }
 }
-
-extension Optional<String> {
-    /// The log named, or `nil` if none was.
-    func resolvedLog(in store: EventStore) throws -> LogID? { try map { try LogName(text: $0).resolve(in: store) } }
-}

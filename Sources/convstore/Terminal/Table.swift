@@ -14,7 +14,8 @@ struct Table {
     private let hasHeading: Bool
     var count: Int { rows.count - (hasHeading ? 1 : 0) }
 
-    mutating func add(_ cells: String...) { rows.append(cells.map { Sanitizer.harmless($0) }) }
+    mutating func add(_ cells: String...) { add(cells) }
+    mutating func add(_ cells: [String]) { rows.append(cells.map { Sanitizer.harmless($0) }) }
 
     /// Writes the rows gathered and forgets them, so that a long list needs no memory: each page has its own widths.
     mutating func print() throws {

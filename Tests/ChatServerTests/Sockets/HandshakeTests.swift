@@ -30,7 +30,7 @@ extension ServerTests {
                 Case(testDescription: "no protocol", request: RawConnection.upgrade(subprotocol: nil), status: 400),
                 Case(testDescription: "other protocol", request: RawConnection.upgrade(subprotocol: "convstore.sync.v2"), status: 400),
                 Case(testDescription: "other case", request: RawConnection.upgrade(subprotocol: "CONVSTORE.sync.v1"), status: 400),
-                Case(testDescription: "POST", request: RawConnection.upgrade(method: "POST"), status: 404),
+                Case(testDescription: "POST", request: RawConnection.upgrade(method: "POST"), status: 405),
                 Case(testDescription: "no HTTP", request: "hello\r\n\r\n", status: 400),
                 Case(
                     testDescription: "long headers", request: RawConnection.upgrade(path: "/healthz", origin: String(repeating: "x", count: 40_000)),
@@ -58,6 +58,22 @@ extension ServerTests {
                     let answer = String(decoding: await connection.readToEnd(), as: UTF8.self)
                     #expect(answer.hasPrefix("HTTP/1.1 200 "))
                     #expect(answer.contains(text))
+                }
+            }
+        }
+
+        @Test("A path that is there, asked in another way, says in which it may be asked") func methods() async throws {
+            try await RunningServer.run(EchoEndpoint()) { server in
+                for (request, status, allow) in [
+                    ("POST /healthz", 405, "GET, HEAD"), ("DELETE /readyz?a=b", 405, "GET, HEAD"), ("HEAD /metrics", 405, "GET"),
+                    ("PUT /v1/sync", 405, "GET"), ("HEAD /healthz", 200, nil as String?), ("POST /nowhere", 404, nil), ("POST /healthz/x", 404, nil),
+                ] {
+                    let connection = try RawConnection(port: server.port)
+                    await connection.send("\(request) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    let answer = String(decoding: await connection.readToEnd(), as: UTF8.self)
+                    #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(request): \(answer)")
+                    let line = answer.split(separator: "\r\n").first { $0.lowercased().hasPrefix("allow:") }
+                    #expect(line?.drop { $0 != " " }.dropFirst() == allow.map { $0[...] }, "\(request)")
                 }
             }
         }

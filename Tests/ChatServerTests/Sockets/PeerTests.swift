@@ -20,7 +20,7 @@ extension ServerTests {
         @Test("Our client and Python's server understand each other", arguments: [false, true]) func server(isSecure: Bool) async throws {
             var options = WebSocketClient.Options()
             options.certificateAuthority = isSecure ? Self.tls.certificateFile : nil
-            try await Python.serve(isSecure ? [Self.tls.certificateFile, Self.tls.keyFile] : []) { [options] url in
+            try await Python.serve("echo_server.py", isSecure ? [Self.tls.certificateFile, Self.tls.keyFile] : []) { [options] url in
                 func ask(_ message: [UInt8]) async throws -> Heard {
                     let heard = Heard()
                     let client = try await WebSocketClient.connect(to: url, options: options, onMessage: heard.message) { heard.close($0, $1) }

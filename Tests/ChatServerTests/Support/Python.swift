@@ -33,9 +33,9 @@ enum Python {
         }
     }
 
-    /// Starts echo_server.py for the length of a closure, which gets its URL.
-    static func serve(_ arguments: [String], _ body: (String) async throws -> Void) async throws {
-        let process = process("echo_server.py", arguments)
+    /// Starts a server for the length of a closure, which gets its URL.
+    static func serve(_ script: String, _ arguments: [String], _ body: (String) async throws -> Void) async throws {
+        let process = process(script, arguments)
         let output = Pipe()
         let input = Pipe()
         process.standardOutput = output

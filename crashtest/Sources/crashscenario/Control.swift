@@ -6,7 +6,7 @@
 
 /// A fault that the environment plants into the run, and the judge must find.
 enum Control: String {
-    /// Acknowledges before the sync.
+    /// Acknowledges before the sync; a device: before it has come from the hub.
     case sync
     /// A projection's saved position goes on without its rows.
     case fold

@@ -7,17 +7,25 @@ import EventLog
     import Darwin
 #endif
 
+/// What is wrong with a state.
+struct Bad: Error { let why: String }
+
 /// Judges a directory after a crash: what was acknowledged is there, nothing is half there, everything adds up, and work can go on.
 enum Verdict {
-    private struct Bad: Error { let why: String }
-
     /// The acknowledgements of the run being judged: read once.
     private nonisolated(unsafe) static var lines: (path: String, all: [[Substring]]) = ("", [])
 
     static func of(_ directory: String, acks: String, count: Int) -> String {
-        do {
+        words {
             if lines.path != acks { lines = (acks, try read(acks)) }
             try judge(directory + "/s", Array(lines.all.prefix(count)))
+        }
+    }
+
+    /// The answer to who asks for a verdict.
+    static func words(_ judge: () throws -> Void) -> String {
+        do {
+            try judge()
             return "ok"
         } catch let error as Bad {
             return "bad: \(error.why)"
@@ -26,7 +34,7 @@ enum Verdict {
         }
     }
 
-    private static func read(_ path: String) throws -> [[Substring]] {
+    static func read(_ path: String) throws -> [[Substring]] {
         guard let file = fopen(path, "r") else { throw Bad(why: "no file of acknowledgements") }
         defer { fclose(file) }
         var bytes: [UInt8] = []
