@@ -39,11 +39,14 @@ struct StateCommand: ParsableCommand {
         plan.scale = scale
         plan.seed = seed
         note("reading \(input)")
+        let begin = ContinuousClock.now
         let items = try Loader.load(input)
+        let reading = ContinuousClock.now - begin
         guard preload < items.count else { throw ValidationError("--preload \(preload) leaves nothing of \(items.count) events to append") }
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
         defer { try? FileManager.default.removeItem(atPath: directory) }  // Only scratch: what is left behind does no harm.
         var comparison = StateComparison(items: items, plan: plan, directory: directory, progress: note)
+        comparison.secondsToRead = reading / .seconds(1)
         if sections.contains(.append) { try comparison.appendToEmpty() }
         if sections.contains(.preloaded) || sections.contains(.read) || sections.contains(.build) {
             try comparison.preload()

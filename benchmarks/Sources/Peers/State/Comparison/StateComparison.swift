@@ -34,6 +34,8 @@ public struct StateComparison {
 
     public let plan: Plan
     let items: [Item]
+    /// How long it took to read the items from JSONL; `nil` if they came otherwise.
+    public var secondsToRead: Double?
     private let targets: ReadTargets
     private let directory: String
     private let progress: (String) -> Void

@@ -44,6 +44,8 @@ public struct StateReport: Encodable {
         var way: String
         var engine: StateEngineKind
         var eventsPerSecond: Double
+        /// With the time in which the events were read from their JSONL.
+        var eventsPerSecondFromJSONL: Double?
         /// To SQLite.
         var ratio: Double?
         var processorUsPerEvent: Double
@@ -107,7 +109,8 @@ public struct StateReport: Encodable {
                 let seconds = median(trials.map(\.seconds))
                 builds.append(
                     Build(
-                        way: way, engine: engine, eventsPerSecond: Double(events) / seconds, ratio: base.map { $0 / seconds },
+                        way: way, engine: engine, eventsPerSecond: Double(events) / seconds,
+                        eventsPerSecondFromJSONL: comparison.secondsToRead.map { Double(events) / (seconds + $0) }, ratio: base.map { $0 / seconds },
                         processorUsPerEvent: median(trials.map { $0.processorSeconds * 1e6 / Double(comparison.items.count) }),
                         rounds: trials.map { Double(comparison.items.count) / $0.seconds }))
             }
@@ -183,8 +186,14 @@ public struct StateReport: Encodable {
                 ]
             })
         lines += table(
-            ["build of all state of \(grouped(Double(events))) events", "engine", "events/s", "÷ SQLite", "processor us/event"], labels: 2,
-            builds.map { [$0.way, $0.engine.rawValue, grouped($0.eventsPerSecond), ratio($0.ratio), fixed($0.processorUsPerEvent, 2)] })
+            ["build of all state of \(grouped(Double(events))) events", "engine", "events/s", "÷ SQLite", "processor us/event", "events/s, JSONL read"],
+            labels: 2,
+            builds.map { row in
+                [
+                    row.way, row.engine.rawValue, grouped(row.eventsPerSecond), ratio(row.ratio), fixed(row.processorUsPerEvent, 2),
+                    row.eventsPerSecondFromJSONL.map(grouped) ?? "",
+                ]
+            })
         lines += table(
             ["closed store of \(grouped(Double(events))) events and their state", "bytes (du)", "bytes/event", "÷ RocksDB"], labels: 1,
             sizes.map { [$0.engine.rawValue, grouped(Double($0.bytes)), fixed($0.bytesPerEvent, 1), ratio($0.ratio)] })
