@@ -11,6 +11,9 @@ SECONDS ?= 60
 BUDGET ?= 50000
 # The shares that `make test` does of what is done in full by `make crashtest` and `make simulate`.
 TEST_BUDGET ?= 500
+# Every how many changes, and every how many writes and syncs.
+TEST_KILL_STEP ?= 40
+TEST_FAULT_STEP ?= 60
 SEEDS ?= 1000
 TEST_SEEDS ?= 60
 # Tests that run at once: more only make each one late, and what waits for a deadline fails.
@@ -18,7 +21,7 @@ TEST_WIDTH ?= 4
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
 	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
 
-.PHONY: help demo test build lint format bench fuzz crashtest simulate docs-vectors check-vectors
+.PHONY: help demo test build lint format bench fuzz crashtest sanitize simulate docs-vectors check-vectors
 
 help:
 	@echo 'make demo                imports real conversations and AI streams, verifies all, syncs two devices with a hub, says how fast'
@@ -28,6 +31,7 @@ help:
 	@echo 'make bench               measures beside other stores (benchmarks/)'
 	@echo 'make fuzz SECONDS=60     fuzzes the decoders, so long each (fuzz/)'
 	@echo 'make crashtest BUDGET=N  checks N states that a crash may leave (crashtest/)'
+	@echo 'make sanitize            all tests under the thread and the address sanitizer'
 	@echo 'make simulate SEEDS=N    a hub and devices in N worlds where everything goes wrong (docs/SIMULATION.md)'
 	@echo 'make docs-vectors        writes docs/vectors anew and has them read by an independent decoder'
 
@@ -40,7 +44,9 @@ test:
 	@scripts/ensure-deps.sh test
 	swift build --build-tests
 	$(PYTHON) scripts/check-vectors.py
-	@if [ -x crashtest/run.sh ]; then crashtest/run.sh $(TEST_BUDGET); fi
+	crashtest/run.sh $(TEST_BUDGET)
+	crashtest/run.sh kill $(TEST_KILL_STEP)
+	crashtest/run.sh faults $(TEST_FAULT_STEP)
 	"$$(swift build --show-bin-path)/simulate" --seeds $(TEST_SEEDS)
 	SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TEST_WIDTH) swift test --skip-build --disable-xctest
 
@@ -67,6 +73,15 @@ fuzz:
 crashtest:
 	@scripts/ensure-deps.sh build
 	crashtest/run.sh $(BUDGET)
+
+# The whole suite, each in a build of its own. Some tests wait for others: fewer at once than otherwise.
+sanitize:
+	@scripts/ensure-deps.sh test
+	for sanitizer in thread address; do \
+		swift build --build-tests --sanitize=$$sanitizer --scratch-path .build/$$sanitizer && \
+		SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 \
+			swift test --skip-build --disable-xctest --sanitize=$$sanitizer --scratch-path .build/$$sanitizer; \
+	done
 
 # A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
 simulate:

@@ -231,15 +231,19 @@ enum Directory {
         #if canImport(Glibc)
             var status = statfs()
             guard statfs(path, &status) == 0 else { return }
-            let names: [Int: String] = [
-                0x6969: "NFS", 0xFF53_4D42: "CIFS", 0xFE53_4D42: "SMB2", 0x517B: "SMB", 0x0102_1997: "9p", 0x5346_414F: "AFS", 0x00C3_6400: "Ceph",
-                0x7461_636F: "OCFS2",
-                0x0BD0_0BD0: "Lustre", 0x0116_1970: "GFS2",
-            ]
-            if let name = names[Int(truncatingIfNeeded: status.f_type) & 0xFFFF_FFFF] {
-                throw EventLogError(.unsupportedFileSystem, "\(path) is on a network file system (\(name)), where locks and maps do not hold; use a local disk")
-            }
+            try refuseNetwork(path, type: Int(truncatingIfNeeded: status.f_type))
         #endif
+    }
+
+    /// The same of a type as Linux numbers them (`f_type` of statfs(2)).
+    static func refuseNetwork(_ path: String, type: Int) throws {
+        let names: [Int: String] = [
+            0x6969: "NFS", 0xFF53_4D42: "CIFS", 0xFE53_4D42: "SMB2", 0x517B: "SMB", 0x0102_1997: "9p", 0x5346_414F: "AFS", 0x00C3_6400: "Ceph",
+            0x7461_636F: "OCFS2", 0x0BD0_0BD0: "Lustre", 0x0116_1970: "GFS2",
+        ]
+        if let name = names[type & 0xFFFF_FFFF] {
+            throw EventLogError(.unsupportedFileSystem, "\(path) is on a network file system (\(name)), where locks and maps do not hold; use a local disk")
+        }
     }
 
     /// Whether the file system on which a path lies is full: has next to no room for whoever we are.

@@ -4,6 +4,8 @@ import Interchange
 /// `import --exact`: makes a store the true copy of the one that wrote the file.
 struct ExactImport {
     private static let eventsMax = 2048
+    /// Events of a log that are read together to be compared, and how many of them are kept.
+    private static let comparedTogether: Seq = 64, comparedMax = 16_384
     private let store: ImportStore
     private(set) var count = ImportCount()
     private var records: [RecordedEvent] = []
@@ -11,6 +13,9 @@ struct ExactImport {
     private var lineNumbers: [Int] = []
     private var secrets: [LogID: [UInt8]] = [:]
     private var bytes = 0
+    /// What the store holds of some logs, to be compared with the lines that come next.
+    private var held: [LogID: ArraySlice<RecordedEvent>] = [:]
+    private var heldCount = 0
 
     init(_ store: ImportStore) { self.store = store }
 
@@ -81,12 +86,22 @@ struct ExactImport {
         secrets.removeAll(keepingCapacity: true)
     }
 
-    private func isKnown(_ record: RecordedEvent, _ path: String, _ line: Int) throws -> Bool {
-        guard let held = try store.open().event(in: record.log, at: record.seq) else { return false }
+    private mutating func isKnown(_ record: RecordedEvent, _ path: String, _ line: Int) throws -> Bool {
+        guard let held = try heldEvent(in: record.log, at: record.seq) else { return false }
         guard held.origin == record.origin, held.hlc == record.hlc, held.event == record.event else {
             throw Failure(
                 .data, "\(path): line \(line): the store holds another event as seq \(record.seq) of log \(record.log); import it into a new store")
         }
         return true
+    }
+
+    /// Lines of a log come by seq: those that follow are read with it.
+    private mutating func heldEvent(in log: LogID, at seq: Seq) throws -> RecordedEvent? {
+        if let found = held[log]?.first, found.seq == seq { return held[log]?.popFirst() }
+        heldCount += Int(Self.comparedTogether)
+        if heldCount > Self.comparedMax { (held, heldCount) = ([:], Int(Self.comparedTogether)) }
+        let last = seq.addingReportingOverflow(Self.comparedTogether - 1)
+        held[log] = try store.open().events(in: log, range: seq...(last.overflow ? .max : last.partialValue))[...]
+        return held[log]?.popFirst()
     }
 }
