@@ -82,7 +82,7 @@ sanitize:
 	for sanitizer in thread address; do \
 		swift build --build-tests --sanitize=$$sanitizer --scratch-path .build/$$sanitizer && \
 		SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 \
-			swift test --skip-build --disable-xctest --sanitize=$$sanitizer --scratch-path .build/$$sanitizer --filter "$(SANITIZED)"; \
+			swift test --skip-build --disable-xctest --sanitize=$$sanitizer --scratch-path .build/$$sanitizer --filter "$(SANITIZED)" || exit 1; \
 	done
 
 # A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
