@@ -215,8 +215,10 @@ package struct Feed {
         return Piece(frame: .events(EventsFrame(items: items, logs: notes)), events: events.count)
     }
 
+    /// - Parameter isEnd: whether the log's last run was sent; where all that is wanted was, the head is told too: nothing else vouches for it.
     private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote? {
         var note = LogNote(log: log)
+        let isEnd = isEnd || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log))
         if first == 1 { note.secret = try source.store.secret(of: log) }
         if isEnd, let tree = try source.heads.tree(of: log, through: last) { note.head = LogHead(size: tree.end, root: tree.root()) }
         return note.secret.isEmpty && note.head == nil ? nil : note

@@ -189,14 +189,15 @@ extension Replica {
         return seeds
     }
 
-    /// What must be asked for, as it was recorded where nothing comes by itself: where only newest parts are wanted, in a conversation that is none of those.
+    /// What must be asked for, as it was recorded where nothing comes by itself: where only newest parts are wanted, in a conversation that is none of those;
+    /// and where the hub has known an event for long that a hub before it kept back, under a cursor that covers it.
     func wishes(for accepted: [Accepted]) throws -> [Fetch] {
-        guard case .newest(_, let messages) = try savedScope() else { return [] }
+        let scope = try savedScope()
         return try accepted.compactMap { answer in
-            guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log, try store.log.lastSeq(of: answer.log) == 0,
-                state.withLock({ !$0.previews.has(answer.log) })
-            else { return nil }
-            return Fetch(log: answer.log, from: 0, through: messages)
+            guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log, state.withLock({ !$0.previews.has(answer.log) }) else { return nil }
+            let held = try store.log.lastSeq(of: answer.log)
+            if case .newest(_, let messages) = scope, held == 0 { return Fetch(log: answer.log, from: 0, through: messages) }
+            return answer.seq > held ? Fetch(log: answer.log, from: held + 1, through: 0) : nil
         }
     }
 

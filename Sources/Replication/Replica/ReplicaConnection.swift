@@ -38,6 +38,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
+    /// Logs that grew, and no head has vouched for it yet.
+    private var unvouched: Set<LogID> = []
     private var askedAt: Instant
     /// Bytes of messages that wait to be handled.
     private let backlog = Monitor(0)
@@ -206,7 +208,20 @@ public final class ReplicaConnection: @unchecked Sendable {
         finish(.failed(error))
     }
 
+    /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one.
+    private func noteVouched(_ grown: [LogID], _ frame: Frame) {
+        let notes: [LogNote]
+        switch frame {
+        case .segment(let segment): notes = segment.logs
+        case .events(let events): notes = events.logs
+        default: return
+        }
+        unvouched.formUnion(grown)
+        for note in notes where note.head != nil { unvouched.remove(note.log) }
+    }
+
     private func caughtUp(_ cursor: Cursor) throws {
+        if let log = unvouched.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
         // Nothing differs any more.
         comparison = nil
         if try replica.caughtUp(cursor) { return reopen() }
@@ -247,6 +262,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
         for log in kept.grown { missing[log] = nil }
+        noteVouched(kept.grown, frame)
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }
