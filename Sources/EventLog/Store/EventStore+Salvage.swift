@@ -35,9 +35,9 @@ extension EventStore {
 
         let archivePath = Archive.path(path)
         if Directory.exists(archivePath) {
-            let file = try DataFile(path: archivePath)
+            var file = try DataFile(path: archivePath)
+            file.findRoot { Archive.State(salvaging: $0)?.commit }
             var problems = file.check().problems.map { "\(archivePath): \($0)" }
-            var total: Position = 0
             var newer: UInt32?
             _ = file.forEach(database: "meta") { key, value in
                 if key.array == Archive.MetaKey.store, value.byteCount >= 20 {
@@ -48,12 +48,9 @@ extension EventStore {
                     }
                     if let version, version > Format.version { newer = version }
                 }
-                if key.array == Archive.MetaKey.state {
-                    let state = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
-                    total = state?.position ?? 0
-                }
                 return true
             }
+            let total = Archive.State(salvaging: file)?.position ?? 0
             if let newer { throw Format.newer(archivePath, newer) }
             // Where the rows say that events lie, to name what a lost run held.
             var names: [Position: [String]] = [:]
@@ -153,6 +150,20 @@ extension EventStore {
             }
             last = frame.lastPosition
         }
+    }
+}
+
+extension Archive.State {
+    /// The state that a perhaps damaged archive holds; nil if its bytes are not sound.
+    fileprivate init?(salvaging file: borrowing DataFile) {
+        var found: Archive.State?
+        _ = file.forEach(database: "meta", from: Archive.MetaKey.state) { key, value in
+            guard key.array == Archive.MetaKey.state else { return false }
+            found = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
+            return false
+        }
+        guard let found else { return nil }
+        self = found
     }
 }
 

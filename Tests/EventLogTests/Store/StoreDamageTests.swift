@@ -153,6 +153,41 @@ import Testing
         }
     }
 
+    @Test("I7: with both of LMDB's meta pages lost, salvage finds the newest commit among the older ones, and shows no erased body again")
+    func lostMetaPages() throws {
+        let directory = TemporaryDirectory()
+        let (opened, _) = try Self.build(directory.store, isClosed: false)
+        let store = try #require(opened)
+        try store.erase(log: .conversation(conversation(3)), seq: 2)
+        for number in 3000..<3010 as Range<UInt64> {
+            _ = try store.appendBlocking([sent(number, in: number % 20, "behind")])
+            try store.flush()
+        }
+        let original = try store.all()
+        let copy = try abandonedCopy(of: store, in: directory, "copy")
+        try store.close()
+        // The journal may still hold what an older commit lacks.
+        for slot in 0..<FileJournal.fileCount { try Directory.remove(FileJournal.path(copy, slot)) }
+        let archive = copy + "/archive"
+        let sound = try Self.read(archive)
+        // The pages whose numbers the meta pages name as the main database's root. The newest is lost in the last round: the one before it is there.
+        let roots = [0, 4096].map { meta in sound.withUnsafeBytes { Int($0.loadUnaligned(fromByteOffset: meta + 128, as: UInt64.self)) } }
+        let rounds = [[0..<2 * 4096], [0..<4096 + 200], [16..<4096 + 200], roots.map { $0 * 4096..<$0 * 4096 + 4096 }] as [[Range<Int>]]
+        for (round, spoilt) in rounds.enumerated() {
+            var bytes = sound
+            for index in spoilt.joined() { bytes[index] = 0xA5 }
+            try Self.write(bytes, archive)
+            var (events, lost) = ([RecordedEvent](), [String]())
+            try EventStore.salvage(at: copy, event: { events.append($0) }, lost: { lost.append($0) })
+            if round < 3 {
+                #expect(events == original, "\(spoilt): \(events.count) of \(original.count)")
+            } else {
+                #expect(events.count > 2000 && events.elementsEqual(original.prefix(events.count)), "\(events.count) of \(original.count)")
+            }
+            #expect(!lost.isEmpty)
+        }
+    }
+
     @Test("damage to a journal that holds acknowledged events is reported, or costs the last frame at most") func liveJournal() throws {
         let directory = TemporaryDirectory()
         let store = try EventStore.open(at: directory.store, options: StoreOptions(journalBytesMax: 64 << 10))

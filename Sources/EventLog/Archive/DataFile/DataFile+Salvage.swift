@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 extension DataFile {
     /// The names of the databases that can be found, in order.
     package borrowing func namedDatabases() -> [String] {
@@ -58,9 +66,15 @@ extension DataFile {
         return problems + walk.problems.list
     }
 
-    /// Visits what databases the newest sound meta page leads to. The walk can go on to one of them; it is nil if no meta page is sound.
+    /// Visits what databases the root that was found leads to, or else the newest sound meta page. The walk can go on to one of them; it is nil
+    /// if there is neither.
     @discardableResult
     private borrowing func salvageDatabases(_ visit: (String, TreeRecord) -> Bool) -> (walk: TreeWalk?, problems: [DataFileProblem]) {
+        if let foundRoot {
+            let walk = walk(from: foundRoot)
+            walk.visitDatabases(of: foundRoot.tree, visit)
+            return (walk, walk.problems.list)
+        }
         let metas = readMetas()
         let newestFirst = [metas.first, metas.second].sorted { $0.transactionID > $1.transactionID }
         var problems = DataFileProblems()
@@ -71,16 +85,86 @@ extension DataFile {
             }
             let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: meta, pageBytes: pageBytes, fileBytes: fileBytes)
             walk.problems = problems
-            walk.walk(meta.main) { entry in
-                switch entry.databaseRecord(lastPage: meta.lastPage) {
-                case .success(let database): return visit(database.name, database.tree)
-                case .failure(let fault):
-                    walk.problems.add(.databaseRecord, page: entry.page, fault.text)
-                    return true
-                }
-            }
+            walk.visitDatabases(of: meta.main, visit)
             return (walk, walk.problems.list)
         }
         return (nil, problems.list)
+    }
+
+    private borrowing func walk(from root: RootPage) -> TreeWalk {
+        TreeWalk(reader: PageReader(descriptor: descriptor), lastPage: root.lastPage, pageBytes: root.pageBytes, fileBytes: fileBytes)
+    }
+}
+
+// Without meta pages.
+extension DataFile {
+    /// If no meta page leads to a database, looks through all pages for leaves that hold nothing but records of named databases: roots of the main
+    /// database, of the last commit and of earlier ones whose pages were not used again. Salvage begins at the one that `rank` says is newest.
+    ///
+    /// - Parameter rank: how new the content is, read through the file as it is lent; nil if it cannot be what is looked for.
+    package mutating func findRoot(rank: (borrowing DataFile) -> UInt64?) {
+        guard namedDatabases().isEmpty else { return }
+        let metas = readMetas()
+        let pageBytes = metas.first.pageBytes ?? metas.second.pageBytes ?? Int(getpagesize())
+        var best: (rank: UInt64, root: RootPage)?
+        for root in rootPages(pageBytes: pageBytes) {
+            foundRoot = root
+            if let rank = rank(self), rank > best?.rank ?? 0 { best = (rank, root) }
+        }
+        foundRoot = best?.root
+    }
+
+    private borrowing func rootPages(pageBytes: Int) -> [RootPage] {
+        let pages = fileBytes / UInt64(pageBytes)
+        guard pages > 2 else { return [] }
+        let reader = PageReader(descriptor: descriptor)
+        var found: [RootPage] = []
+        let pagesAtOnce = 256
+        withUnsafeTemporaryAllocation(byteCount: pagesAtOnce * pageBytes, alignment: 8) { buffer in
+            for first in stride(from: UInt64(2), to: pages, by: pagesAtOnce) {
+                let count = Int(min(UInt64(pagesAtOnce), pages - first))
+                guard reader.read(count * pageBytes, at: first * UInt64(pageBytes), into: buffer.baseAddress!) == nil else { continue }
+                for index in 0..<count {
+                    let page = UnsafeRawPointer(buffer.baseAddress! + index * pageBytes)
+                    // Most leaves are told by their first node: a walk has a bitmap of all pages.
+                    guard page.loadUnaligned(as: UInt64.self) == first + UInt64(index),
+                        page.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == PageLayout.leafFlag,
+                        let node = Page(leaf: page, number: first + UInt64(index), pageBytes: pageBytes)?.node(at: 0),
+                        node.flags == PageLayout.databaseNode
+                    else { continue }
+                    let root = RootPage(number: first + UInt64(index), lastPage: pages - 1, pageBytes: pageBytes)
+                    let walk = walk(from: root)
+                    var isRoot = true
+                    walk.walk(root.tree) { entry in
+                        if case .failure = entry.databaseRecord(lastPage: root.lastPage) { isRoot = false }
+                        return isRoot
+                    }
+                    if isRoot && walk.problems.list.isEmpty { found.append(root) }
+                }
+            }
+        }
+        return found
+    }
+}
+
+/// A leaf page that may be the root of a main database, in a file that has lost its meta pages.
+struct RootPage {
+    let number: UInt64
+    let lastPage: UInt64
+    let pageBytes: Int
+
+    var tree: TreeRecord { TreeRecord(leaf: number, entries: 1) }
+}
+
+extension TreeWalk {
+    fileprivate func visitDatabases(of main: TreeRecord, _ visit: (String, TreeRecord) -> Bool) {
+        walk(main) { entry in
+            switch entry.databaseRecord(lastPage: lastPage) {
+            case .success(let database): return visit(database.name, database.tree)
+            case .failure(let fault):
+                problems.add(.databaseRecord, page: entry.page, fault.text)
+                return true
+            }
+        }
     }
 }

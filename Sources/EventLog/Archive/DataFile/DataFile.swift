@@ -14,6 +14,8 @@ package struct DataFile: ~Copyable {
     let descriptor: CInt
     /// As it was when the file was opened.
     package let fileBytes: UInt64
+    /// Where salvage begins when no meta page leads to a database; see `findRoot`.
+    var foundRoot: RootPage?
 
     /// Opens the file for reading; throws `noSuchStore` or `inputOutput`. What the file holds is judged later.
     package init(path: String) throws(EventLogError) {

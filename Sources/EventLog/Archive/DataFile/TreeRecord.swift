@@ -25,6 +25,12 @@ struct TreeRecord: Equatable {
         root = bytes.loadUnaligned(fromByteOffset: 40, as: UInt64.self)
     }
 
+    /// A tree of one leaf page.
+    init(leaf root: UInt64, entries: UInt64) {
+        (pad, flags, depth, branchPages, leafPages, overflowPages) = (0, 0, 1, 0, 1, 0)
+        (self.entries, self.root) = (entries, root)
+    }
+
     var isEmpty: Bool { root == Self.noRoot }
 
     /// What is wrong with it by itself, before its pages are looked at; nil if nothing. `pad` and `flags` have another meaning in each place.

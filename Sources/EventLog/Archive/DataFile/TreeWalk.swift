@@ -37,12 +37,16 @@ final class TreeWalk {
     /// A page for each level, then the table of node sizes.
     private let slab: UnsafeMutableRawPointer
 
-    init(reader: PageReader, meta: Meta, pageBytes: Int, fileBytes: UInt64) {
+    convenience init(reader: PageReader, meta: Meta, pageBytes: Int, fileBytes: UInt64) {
+        self.init(reader: reader, lastPage: meta.lastPage, pageBytes: pageBytes, fileBytes: fileBytes)
+    }
+
+    init(reader: PageReader, lastPage: UInt64, pageBytes: Int, fileBytes: UInt64) {
         self.reader = reader
         self.pageBytes = pageBytes
-        self.lastPage = meta.lastPage
+        self.lastPage = lastPage
         self.fileBytes = fileBytes
-        met = PageSet(lastPage: meta.lastPage)
+        met = PageSet(lastPage: lastPage)
         slab = .allocate(byteCount: (TreeRecord.depthMax + 1) * pageBytes, alignment: 4096)
     }
 
