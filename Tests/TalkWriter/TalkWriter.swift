@@ -9,11 +9,12 @@ import StoreTesting
 #endif
 
 /// Appends random talk to a store until it is killed: `TalkWriter STORE SEED JOURNAL-BYTES [rebuild]`; or a file's events, over and over what is
-/// there already: `TalkWriter STORE import JOURNAL-BYTES FILE`.
+/// there already: `TalkWriter STORE import JOURNAL-BYTES FILE`. Or reads it, and keeps what it sees: `TalkWriter STORE read 0`.
 @main struct TalkWriter {
     static func main() throws {
         let arguments = CommandLine.arguments
         guard arguments.count >= 4, let journal = Int(arguments[3]) else { exit(64) }
+        if arguments[2] == "read" { return try keep(arguments[1]) }
         let options = ConversationStoreOptions(
             durability: .relaxed(interval: .milliseconds(5)), journalBytesMax: journal, projections: [KindCounts.self])
         let store = try ConversationStore.open(at: arguments[1], options: options)
@@ -40,6 +41,12 @@ import StoreTesting
             batches += 1
             if arguments.count > 4, batches % 20 == 0 { try store.rebuild() }
         }
+    }
+
+    private static func keep(_ path: String) throws {
+        let reader = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .readOnly))
+        say("ready")
+        withExtendedLifetime(reader) { while true { pause() } }
     }
 
     private static func say(_ word: String) {

@@ -246,6 +246,9 @@ final class LMDBEnvironment: @unchecked Sendable {
     /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
     func write<R>(_ body: (inout WriteTransaction) throws -> R) throws -> R {
         let faults = FaultyDisks.disk(of: path)
+        // A reader that was killed would keep what it saw from being used again, and the file would grow for as long as we live.
+        var dead: CInt = 0
+        mdb_reader_check(handle, &dead)
         while true {
             do {
                 try Self.ask(faults) { faults throws(SystemError) in try faults.willCommit(path) }
