@@ -43,12 +43,13 @@ public final class ConversationStore: Sendable {
 
     private init(_ path: String, _ options: ConversationStoreOptions) throws {
         let overlays = Overlays()
-        let conversations = ProjectionFold<Conversations>(folded: { overlays.folded($0) }, installed: { overlays.forget() })
+        let cacheShare = Double(max(0, options.cacheBytes)) / Double(ConversationStoreOptions.cacheBytesUsual)
+        let conversations = ProjectionFold<Conversations>(cacheShare: cacheShare, folded: { overlays.folded($0) }, installed: { overlays.forget() })
         let changes = ChangeHub()
         var custom: [ObjectIdentifier: any EventFold] = [:]
         var folds: [any ComparableFold] = [conversations]
         for type in options.projections {
-            let fold = Self.fold(type)
+            let fold = Self.fold(type, cacheShare)
             custom[ObjectIdentifier(type)] = fold
             folds.append(fold)
         }
@@ -88,7 +89,9 @@ public final class ConversationStore: Sendable {
     /// store's sync showed what was told of before. To be set before the first commit that matters.
     package func tap(_ body: @escaping @Sendable ([RecordedEvent]) -> Void) { changes.tap = body }
 
-    private static func fold<P: Projection>(_ type: P.Type) -> any ComparableFold { ProjectionFold<P>() }
+    private static func fold<P: Projection>(_ type: P.Type, _ cacheShare: Double) -> any ComparableFold {
+        ProjectionFold<P>(cacheShare: cacheShare)
+    }
 
     /// Ends the store: what waits is committed, streams' deltas too, memory is archived, observers end. Streams that are still open stay so.
     /// Idempotent.
@@ -270,6 +273,9 @@ public struct ConversationStoreOptions: Sendable {
     public var queueDepthMax: Int
     /// The most that the archive's map may grow to, in bytes; `nil`: as large as the disk.
     public var mapBytesMax: Int?
+    /// About how much memory may be spent on what is kept only because it may be asked for again, in bytes: a third on states of logs, the rest on
+    /// rows of projections. Less of it costs reads of what was not used lately.
+    public var cacheBytes: Int
     /// Ends streams that this store began in an earlier process and of which nothing was heard for so long, as interrupted with the reason
     /// `abandoned`. Only for the store that assigns seq.
     public var endAbandonedStreamsAfter: Duration?
@@ -282,9 +288,12 @@ public struct ConversationStoreOptions: Sendable {
     package var wallClock: (@Sendable () -> UInt64)?
     package var uptime: (@Sendable () -> Duration)?
 
+    /// 96 MiB. With it each table of a projection keeps as many bytes as it asks for.
+    public static let cacheBytesUsual = 96 << 20
+
     public init(
         access: StoreOptions.Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,
-        mapBytesMax: Int? = nil, endAbandonedStreamsAfter: Duration? = nil, projections: [any Projection.Type] = [],
+        mapBytesMax: Int? = nil, cacheBytes: Int = Self.cacheBytesUsual, endAbandonedStreamsAfter: Duration? = nil, projections: [any Projection.Type] = [],
         rebuildProgress: (@Sendable (_ done: UInt64, _ total: UInt64) throws -> Void)? = nil
     ) {
         self.access = access
@@ -292,6 +301,7 @@ public struct ConversationStoreOptions: Sendable {
         self.journalBytesMax = journalBytesMax
         self.queueDepthMax = queueDepthMax
         self.mapBytesMax = mapBytesMax
+        self.cacheBytes = cacheBytes
         self.endAbandonedStreamsAfter = endAbandonedStreamsAfter
         self.projections = projections
         self.rebuildProgress = rebuildProgress
@@ -302,7 +312,8 @@ extension ConversationStoreOptions {
     /// Those of the log, without its folds.
     package var log: StoreOptions {
         var log = StoreOptions(
-            access: access, durability: durability, journalBytesMax: journalBytesMax, queueDepthMax: queueDepthMax, mapBytesMax: mapBytesMax)
+            access: access, durability: durability, journalBytesMax: journalBytesMax, queueDepthMax: queueDepthMax, mapBytesMax: mapBytesMax,
+            cacheBytes: cacheBytes / 3)
         log.runsInline = runsInline
         log.wallClock = wallClock
         log.uptime = uptime

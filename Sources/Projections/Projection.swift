@@ -31,15 +31,20 @@ public protocol Projection: AnyObject, Sendable {
 /// Hands a projection its tables.
 public struct ProjectionTables: ~Copyable {
     private let source: FoldTable?
+    private let cacheShare: Double
     private(set) var tables: [AnyTable] = []
 
-    init(source: FoldTable?) { self.source = source }
+    init(source: FoldTable?, cacheShare: Double = 1) {
+        self.source = source
+        self.cacheShare = cacheShare
+    }
 
     /// The next of the projection's tables.
     ///
-    /// - Parameter cacheBytes: how much memory rows may take that are kept for reading only.
+    /// - Parameter cacheBytes: how much memory rows may take that are kept for reading only, in a store of the usual `cacheBytes`;
+    ///   with another it is as much more or less.
     @inline(__always) public mutating func table<Key, Row>(of type: (Key, Row).Type = (Key, Row).self, cacheBytes: Int = 4 << 20) -> Table<Key, Row> {
-        let table = Table<Key, Row>(prefix: UInt8(tables.count), source: source, cacheBytes: cacheBytes)
+        let table = Table<Key, Row>(prefix: UInt8(tables.count), source: source, cacheBytes: Int(Double(cacheBytes) * cacheShare))
         tables.append(AnyTable(table))
         return table
     }
@@ -51,8 +56,8 @@ final class ProjectionState<P: Projection>: FoldState {
     private let tables: [AnyTable]
     private let folded: (@Sendable (RecordedEvent) -> Void)?
 
-    init(source: FoldTable?, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
-        var tables = ProjectionTables(source: source)
+    init(source: FoldTable?, cacheShare: Double = 1, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
+        var tables = ProjectionTables(source: source, cacheShare: cacheShare)
         projection = P(tables: &tables)
         self.tables = tables.tables
         self.folded = folded
@@ -103,13 +108,18 @@ final class ProjectionState<P: Projection>: FoldState {
 package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendable {
     private var state: ProjectionState<P>?
     private var failure: EventLogError?
+    private let cacheShare: Double
     private let folded: (@Sendable (RecordedEvent) -> Void)?
     private let installed: (@Sendable () -> Void)?
 
     /// - Parameters:
+    ///   - cacheShare: how much of the memory for reading that its tables ask for they get.
     ///   - folded: told of each event that a state took, before readers see its effect; of those that a rebuild folds anew, too.
     ///   - installed: told when another state is the one that is shown. No reader is let in meanwhile.
-    package init(folded: (@Sendable (RecordedEvent) -> Void)? = nil, installed: (@Sendable () -> Void)? = nil) {
+    package init(
+        cacheShare: Double = 1, folded: (@Sendable (RecordedEvent) -> Void)? = nil, installed: (@Sendable () -> Void)? = nil
+    ) {
+        self.cacheShare = cacheShare
         self.folded = folded
         self.installed = installed
     }
@@ -118,7 +128,9 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
     package var version: UInt32 { P.version }
     package var leavesRows: Bool { P.self == Conversations.self }
 
-    package func makeState(over source: FoldTable?) -> any FoldState { ProjectionState<P>(source: source, folded: folded) }
+    package func makeState(over source: FoldTable?) -> any FoldState {
+        ProjectionState<P>(source: source, cacheShare: cacheShare, folded: folded)
+    }
 
     package func install(_ state: any FoldState) {
         self.state = state as? ProjectionState<P>

@@ -270,7 +270,7 @@ final class Flusher {
         if let cut { store.settle(cut) }
         store.replicaNumbers.withLock { $0 = numbers }
         // In this order: whoever looks at the tail and then at the archive misses nothing.
-        store.writer.withLock { $0.archived(seqs, through: state.position, memoryBytesMax: 32 << 20) }
+        store.writer.withLock { $0.archived(seqs, through: state.position, memoryBytesMax: store.options.cacheBytes) }
         store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
         store.journal?.recycle(throughFrame: state.frame)
         store.noteSlice()

@@ -18,6 +18,9 @@ public struct StoreOptions: Sendable {
     public var queueDepthMax: Int
     /// The most that the archive's map may grow to, in bytes; `nil`: as large as the disk.
     public var mapBytesMax: Int?
+    /// About how much memory the states of logs may take that are kept only because they may be asked for again, in bytes: 32 MiB. What a log's next
+    /// event is judged by is kept as long as the journal needs it.
+    public var cacheBytes: Int
     /// States that modules above keep in the archive.
     package var folds: [any EventFold] = []
     /// Called while opening has to fold archived events: how many are done, of how many.
@@ -34,13 +37,14 @@ public struct StoreOptions: Sendable {
 
     public init(
         access: Access = .readWrite, durability: Durability = .full, journalBytesMax: Int = 32 << 20, queueDepthMax: Int = 65_536,
-        mapBytesMax: Int? = nil
+        mapBytesMax: Int? = nil, cacheBytes: Int = 32 << 20
     ) {
         self.access = access
         self.durability = durability
         self.journalBytesMax = journalBytesMax
         self.queueDepthMax = queueDepthMax
         self.mapBytesMax = mapBytesMax
+        self.cacheBytes = cacheBytes
     }
 }
 

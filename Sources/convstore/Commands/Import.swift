@@ -45,7 +45,10 @@ struct Import: ParsableCommand {
         try store.refuseOutputs(rejects, acks)
         try store.refuseReplica("import where the hub is, then sync")
         let target = try ImportStore(
-            store, ConversationStoreOptions(durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100))))
+            store,
+            // Lines come conversation by conversation, or as they were written: what is kept of others for long helps nobody.
+            ConversationStoreOptions(
+                durability: durability == .full ? .full : .relaxed(interval: .milliseconds(100)), journalBytesMax: 16 << 20, cacheBytes: 12 << 20))
         let failure: (any Error)?
         do {
             let count: ImportCount
