@@ -64,7 +64,7 @@ package final class Conversations: Projection {
         default:
             try rows.update(id) { row in
                 // An event of a conversation that is not known changes nothing.
-                guard row != nil else { return }
+                guard case .some = row else { return }
                 row!.seq = max(row!.seq, event.seq)
                 try apply(event, to: &row!)
             }
@@ -73,7 +73,7 @@ package final class Conversations: Projection {
 
     private func create(_ id: ConversationID, _ kind: Event.ConversationKind, _ title: String?, _ participants: [UserID], _ event: RecordedEvent) throws {
         try rows.update(id) { row in
-            guard row == nil else { return }
+            guard case .none = row else { return }
             var new = ConversationRow()
             new.kind = kind
             new.seq = event.seq
@@ -321,7 +321,7 @@ package final class Conversations: Projection {
             try open.edit(seq, change)
         } else {
             try pages.update(PageKey(id, number)) { page in
-                guard page != nil else { throw Self.missing(number, id) }
+                guard case .some = page else { throw Self.missing(number, id) }
                 try page!.edit(seq, change)
             }
         }

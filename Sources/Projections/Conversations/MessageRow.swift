@@ -122,7 +122,7 @@ extension MessageRow {
     }
 
     /// What it has beyond what every message has.
-    fileprivate var flags: UInt8 {
+    fileprivate static func bits(isEdited: Bool, isErased: Bool, _ rare: Rare?) -> UInt8 {
         var flags: UInt8 = (isEdited ? Flag.edited : 0) | (isErased ? Flag.erased : 0)
         guard let rare else { return flags }
         if rare.replyTo != nil { flags |= Flag.reply }
@@ -136,15 +136,21 @@ extension MessageRow {
 
     /// `seq` and `time`: those of the message before it on its page.
     func encode(into writer: inout RowWriter, after seq: Seq, time: UInt64) {
-        let flags = self.flags
-        writer.put(self.seq &- seq)
-        writer.out.put(zigzag: Int64(bitPattern: sentAt &- time))
-        writer.put(id)
+        withUnsafePointer(to: self) { Self.encode($0, into: &writer, after: seq, time: time) }
+    }
+
+    /// A message where it lies: lent as a value it would be copied, with all that it refers to.
+    static func encode(_ message: UnsafePointer<MessageRow>, into writer: inout RowWriter, after seq: Seq, time: UInt64) {
+        let rare = message.pointee.rare
+        let flags = bits(isEdited: message.pointee.isEdited, isErased: message.pointee.isErased, rare)
+        writer.put(message.pointee.seq &- seq)
+        writer.out.put(zigzag: Int64(bitPattern: message.pointee.sentAt &- time))
+        writer.put(message.pointee.id)
         writer.put(byte: flags)
-        writer.put(byte: role.rawValue << 4 | state.rawValue)
-        writer.put(UInt64(author))
-        writer.put(UInt64(chunks))
-        writer.put(text)
+        writer.put(byte: message.pointee.role.rawValue << 4 | message.pointee.state.rawValue)
+        writer.put(UInt64(message.pointee.author))
+        writer.put(UInt64(message.pointee.chunks))
+        writer.put(message.pointee.text)
         guard let rare else { return }
         if let reply = rare.replyTo { writer.put(reply) }
         if flags & Flag.finish != 0 {
@@ -225,7 +231,7 @@ struct LentMessage {
         author = row.pointee.author
         role = row.pointee.role
         state = row.pointee.state
-        flags = row.pointee.flags
+        flags = MessageRow.bits(isEdited: row.pointee.isEdited, isErased: row.pointee.isErased, row.pointee.rare)
         chunks = row.pointee.chunks
         sentAt = row.pointee.sentAt
         source = .row(row)

@@ -36,7 +36,7 @@ struct PackedPage: Sendable {
         messages.withUnsafeBufferPointer { messages in
             for place in messages.indices {
                 one.out.removeAll()
-                messages[place].encode(into: &one, after: seq, time: time)
+                MessageRow.encode(messages.baseAddress! + place, into: &one, after: seq, time: time)
                 writer.put(UInt64(one.out.count))
                 writer.out.put(one.out.bytes)
                 seq = messages[place].seq

@@ -15,41 +15,30 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// A row that readers and a flush may hold while a new one takes its place. Changed only by the one who folds, and only while nobody else has it.
     ///
     /// The row lies in the object, so that a reader waits for memory once; and it is lent by its place, as a property of a class would be copied, with
-    /// all that it refers to. The header says whether there is one.
-    final class Box: ManagedBuffer<Bool, Row> {
+    /// all that it refers to.
+    final class Box: ManagedBuffer<Void, Row?> {
         static func holding(_ row: consuming Row?) -> Box {
-            let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in false }, to: Box.self)
-            box.put(row)
+            let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in }, to: Box.self)
+            let memory = box.withUnsafeMutablePointerToElements { $0 }
+            memory.initialize(to: row)
             return box
         }
 
-        deinit { _ = take() }
+        deinit { _ = withUnsafeMutablePointerToElements { $0.deinitialize(count: 1) } }
 
-        private func put(_ row: consuming Row?) {
-            guard let row else { return }
-            withUnsafeMutablePointers { isPresent, memory in
-                memory.initialize(to: row)
-                isPresent.pointee = true
-            }
-        }
-
-        private func take() -> Row? {
-            withUnsafeMutablePointers { isPresent, memory in
-                defer { isPresent.pointee = false }
-                return isPresent.pointee ? memory.move() : nil
-            }
-        }
-
-        var row: Row? { lend { $0.pointee } }
+        var row: Row? { withUnsafeMutablePointerToElements { $0.pointee } }
 
         func lend<R>(_ body: (UnsafePointer<Row>) throws -> R) rethrows -> R? {
-            try withUnsafeMutablePointers { isPresent, memory in isPresent.pointee ? try body(memory) : nil }
+            try withUnsafeMutablePointerToElements { memory in
+                if case .none = memory.pointee { return nil }
+                // An optional's value lies where the optional does (Swift's ABI, TypeLayout, "Single-Payload Enums").
+                return try body(UnsafeRawPointer(memory).assumingMemoryBound(to: Row.self))
+            }
         }
 
+        /// Where it lies: taken out and put back it would be copied.
         @inline(__always) func edit<R>(_ body: (inout Row?) throws -> R) rethrows -> R {
-            var row = take()
-            defer { put(row.take()) }
-            return try body(&row)
+            try withUnsafeMutablePointerToElements { try body(&$0.pointee) }
         }
     }
 
@@ -292,17 +281,17 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             }
             for (_, place) in order {
                 let bytes = [prefix] + rows[place].key.keyBytes
-                guard let row = rows[place].box.row else {
-                    batch.delete(bytes)
-                    continue
+                var packed: Row?
+                let isThere: Void? = rows[place].box.lend { row in
+                    packed = row.pointee.packed()
+                    batch.put(bytes) { out in
+                        var writer = RowWriter(ByteBuffer(capacity: 64))
+                        swap(&writer.out, &out)
+                        if let packed { packed.encode(into: &writer) } else { row.pointee.encode(into: &writer) }
+                        swap(&writer.out, &out)
+                    }
                 }
-                let packed = row.packed()
-                batch.put(bytes) { out in
-                    var writer = RowWriter(ByteBuffer(capacity: 64))
-                    swap(&writer.out, &out)
-                    (packed ?? row).encode(into: &writer)
-                    swap(&writer.out, &out)
-                }
+                if isThere == nil { batch.delete(bytes) }
                 if let packed { rows[place].box = Box.holding(packed) }
             }
         }

@@ -5,7 +5,8 @@ import Glibc
 @main struct PeersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "Measures the store beside other databases on the same real events.",
-        subcommands: [AppendCommand.self, StateCommand.self, StreamsCommand.self, OpenCommand.self, DumpCommand.self], defaultSubcommand: AppendCommand.self)
+        subcommands: [AppendCommand.self, StateCommand.self, StreamsCommand.self, OpenCommand.self, StallCommand.self, DumpCommand.self],
+        defaultSubcommand: AppendCommand.self)
 }
 
 extension String {
