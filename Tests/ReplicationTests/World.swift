@@ -147,6 +147,7 @@ final class World {
         if let end = session.end { Issue.record("the session ended: \(end)") }
         session.connection.end()
         try await eventually { session.end != nil }
+        session.connection = nil  // They hold each other.
     }
 
     func close() throws {
