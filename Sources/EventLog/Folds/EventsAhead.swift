@@ -16,8 +16,8 @@ final class EventsAhead: Sendable {
 
     private let state = Monitor(State())
 
-    /// - Parameter source: hands out the events; ends when the closure says false.
-    init(_ source: @escaping @Sendable ((RecordedEvent) throws -> Bool) throws -> Void) {
+    /// - Parameter source: hands out runs and places in them; ends when the closure says false.
+    init(_ source: @escaping @Sendable ((_ run: DecodedRun, _ place: Int) throws -> Bool) throws -> Void) {
         WorkerThread.start { [state] in
             var batch = ContiguousArray<RecordedEvent>()
             batch.reserveCapacity(Self.batchEvents)
@@ -31,8 +31,9 @@ final class EventsAhead: Sendable {
             }
             var failure: (any Error)?
             do {
-                try source { event in
-                    batch.append(event)
+                try source { run, place in
+                    // Made here, where it stays: an event is some 300 bytes, and refers to more.
+                    batch.append(try run.recorded(at: place))
                     guard batch.count == Self.batchEvents else { return true }
                     defer { state.wakeAll() }
                     return hand()
@@ -49,8 +50,8 @@ final class EventsAhead: Sendable {
         }
     }
 
-    /// Hands out the events until the closure says false. Throws what the source or the closure throws, after the events before it.
-    func forEach(_ body: (RecordedEvent) throws -> Bool) throws {
+    /// Lends the events where they lie until the closure says false. Throws what the source or the closure throws, after the events before it.
+    func forEach(_ body: (UnsafePointer<RecordedEvent>) throws -> Bool) throws {
         while true {
             let batch = try state.withLock(waitingWhile: { $0.batches.isEmpty && !$0.isDone }) { state -> ContiguousArray<RecordedEvent>? in
                 guard state.batches.isEmpty else { return state.batches.removeFirst() }
@@ -60,7 +61,7 @@ final class EventsAhead: Sendable {
             guard let batch else { return }
             state.wakeAll()
             let goes = try batch.withUnsafeBufferPointer { events in
-                for place in events.indices { if try !body(events[place]) { return false } }
+                for place in events.indices { if try !body(events.baseAddress! + place) { return false } }
                 return true
             }
             if !goes { return }

@@ -224,7 +224,7 @@ extension EventStore {
     private func catchUp(_ slot: FoldSlot, from: Position, to: Position) throws {
         guard journal != nil, let table = slot.table else {
             try replayArchive(from: from + 1, through: to) { event in
-                try slot.state.fold(event)
+                try slot.state.fold(event.pointee)
                 return true
             }
             return
@@ -294,8 +294,8 @@ extension EventStore {
             }
         }
         try replayArchive(from: from + 1, through: to) { event in
-            try state.fold(event)
-            position = event.position
+            try state.fold(event.pointee)
+            position = event.pointee.position
             if position & 0x3FFF == 0 {
                 do {
                     try progress?(position, to)
@@ -314,10 +314,12 @@ extension EventStore {
         if let done = try writer.wait() { state.settle(done) }
     }
 
-    /// Archived events only, which do not change while we read.
-    private func replayArchive(from first: Position, through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
+    /// Archived events only, which do not change while we read; each is lent where it lies.
+    private func replayArchive(from first: Position, through last: Position, _ body: (UnsafePointer<RecordedEvent>) throws -> Bool) throws {
         guard first <= last else { return }
-        if options.runsInline || last - first < Self.eventsAheadFrom { return try readArchive(from: first, through: last, body) }
+        if options.runsInline || last - first < Self.eventsAheadFrom {
+            return try readArchive(from: first, through: last) { run, place in try withUnsafePointer(to: run.recorded(at: place), body) }
+        }
         let ahead = EventsAhead { [self] body in try readArchive(from: first, through: last, body) }
         defer { ahead.end() }
         try ahead.forEach(body)
@@ -326,7 +328,7 @@ extension EventStore {
     /// For fewer events a thread of their own is not worth it.
     private static let eventsAheadFrom: Position = 4096
 
-    private func readArchive(from first: Position, through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
+    private func readArchive(from first: Position, through last: Position, _ body: (_ run: DecodedRun, _ place: Int) throws -> Bool) throws {
         try withReader { reader in
             var position = first
             while position <= last {
@@ -335,7 +337,7 @@ extension EventStore {
                 }
                 for place in run.order[Int(position - run.position)...] {
                     if run.events[Int(place)].position > last { return }
-                    if try !body(run.recorded(at: Int(place))) { return }
+                    if try !body(run, Int(place)) { return }
                 }
                 position = run.position + Position(run.events.count)
             }
@@ -423,7 +425,7 @@ extension EventStore {
             try foldProgress.withLock { cuts in
                 let target = try archived()
                 try replayArchive(from: position + 1, through: target) { event in
-                    try state.fold(event)
+                    try state.fold(event.pointee)
                     return true
                 }
                 var batch = RowBatch()
