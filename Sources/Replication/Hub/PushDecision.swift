@@ -55,7 +55,9 @@ struct PushDecision {
         Refused(log: log, replica: origin.replica, counter: origin.counter, code: code, detail: detail)
     }
 
-    func answers(_ outcomes: [AppendOutcome]) -> (accepted: [Accepted], refused: [Refused]) {
+    /// - Parameter outcomes: of each submission; `nil`: it was not decided and stays unanswered.
+    func answers(_ outcomes: some RandomAccessCollection<AppendOutcome?>) -> (accepted: [Accepted], refused: [Refused]) {
+        let outcomes = Array(outcomes)
         var accepted: [Accepted] = []
         var refused: [Refused] = []
         for place in places {
@@ -71,7 +73,7 @@ struct PushDecision {
                 case .accepted(let receipt): accept(receipt, isDuplicate: false)
                 case .duplicate(let receipt): accept(receipt, isDuplicate: true)
                 case .refused(let refusal): refused.append(Self.refusal(log, origin, refusal.code.rawValue, String(refusal.detail.prefix(1024))))
-                case .withdrawn: break
+                case .withdrawn, nil: break
                 }
             }
         }
