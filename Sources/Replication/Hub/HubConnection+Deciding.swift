@@ -20,6 +20,13 @@ extension HubConnection {
         }
         pushes.removeFirst(decisions.count)
         do {
+            // How long it takes to look through a log must not tell a stranger that there is one.
+            for index in submissions.indices where !identity.isService {
+                guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
+                    continue
+                }
+                submissions[index].isUnrecorded(through: seq)
+            }
             if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions)) }
         } catch {
             return guarded { throw error }
@@ -51,11 +58,14 @@ extension HubConnection {
         isPushing = false
         if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
         for (decision, bytes, outcomes) in batch.decided {
-            var answers = decision.answers(outcomes)
+            var answers = decision.answers(outcomes) { isStranger(to: $0) }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
                 allowance.spend(Effort(events: Self.duplicateCost))
-                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
-                answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was.
+                let visible = visibleSeq(answers.accepted[index].log)
+                guard answers.accepted[index].seq > visible else { continue }
+                answers.accepted[index].seq = visible
+                answers.accepted[index].hlc = HLC(rawValue: 0)
             }
             hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
             perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
@@ -63,6 +73,12 @@ extension HubConnection {
         // Names that a peer makes up must not be gathered for ever.
         if fullLogs.count > Self.fullLogsMax { return endFull() }
         decideNext()
+    }
+
+    /// Whether the peer never took part in a conversation. A service may see all of them.
+    private func isStranger(to conversation: ConversationID) -> Bool {
+        guard let identity = session.who, !identity.isService else { return false }
+        return hub.withIndex { $0.isStranger(identity.user, to: conversation) }
     }
 
     /// Ends the session some time after there was no room for something, so that it is sent again.
