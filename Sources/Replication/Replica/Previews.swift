@@ -74,6 +74,14 @@ struct Previews {
         return parts[id] != nil
     }
 
+    /// How many of some seqs of a log stand here.
+    func count(of seqs: Range<Seq>, in log: LogID) -> Int {
+        guard case .conversation(let id) = log else { return 0 }
+        let held = [parts[id], fresh[id]].compactMap { part in part.map { seqs.clamped(to: $0.baseSeq + 1..<$0.lastSeq + 1) } }.filter { !$0.isEmpty }
+        let both = held.count == 2 ? held[0].clamped(to: held[1]).count : 0
+        return held.reduce(0) { $0 + $1.count } - both
+    }
+
     /// The last seq of a log that stands here; 0: none does.
     func lastSeq(of log: LogID) -> Seq {
         guard case .conversation(let id) = log else { return 0 }

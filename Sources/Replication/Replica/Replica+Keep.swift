@@ -56,26 +56,30 @@ extension Replica {
     /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
     private func keepWhole(_ segment: SegmentFrame, _ preparation: Preparations.Preparation?) throws -> Kept? {
         guard let preparation, state.withLock({ $0.outbox.isEmpty }) else { return nil }
+        let hasPreviews = state.withLock { !$0.previews.isEmpty }
+        var seqs: [LogID: Range<Seq>] = [:]
         var noteOf: [LogID: LogNote] = [:]
         for note in segment.logs { noteOf[note.log] = note }
         let before = store.log.lastPosition
+        var came = 0
         let wholeLogs: Dictionary<LogID, Seq>.Keys
         do {
             let logs = try store.log.adoptRun(preparation.take(), secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
+                if hasPreviews { seqs[log] = try store.log.lastSeq(of: log) + 1..<tree.end + 1 }
                 guard let head = noteOf[log]?.head else { return }
                 guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
                 guard head.root == tree.root() else {
                     throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
                 }
             }
+            came = Int(store.log.lastPosition - before) - state.withLock { state in seqs.reduce(0) { $0 + state.previews.count(of: $1.value, in: $1.key) } }
             try settlePreviews(Array(logs.keys))
             wholeLogs = logs.keys
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
         }
         try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
-        let events = Int(store.log.lastPosition - before)
-        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
+        return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
     }
 
     static let wholeBytesMin = 32 << 10
@@ -141,7 +145,9 @@ extension Replica {
             guard first.seq == last + 1 else {
                 skipped.insert(log)
                 let isTaken = try state.withLock { state in
+                    let known = state.previews.count(of: first.seq..<first.seq + Seq(new.count), in: log)
                     guard let shown = try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
+                    kept.events += new.count - known
                     try confirmed(shown, &state)
                     return true
                 }
@@ -164,10 +170,15 @@ extension Replica {
             kept.grown.append(log)
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
-        let before = store.log.lastPosition
+        kept.events += taken.count
+        state.withLock { state in
+            if state.previews.isEmpty { return }
+            for (log, came) in byLog where !skipped.contains(log) {
+                kept.events -= state.previews.count(of: max(came[0].seq, held[log]! + 1)..<came[0].seq + Seq(came.count), in: log)
+            }
+        }
         if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: secrets) }
         try settlePreviews(order)
-        kept.events = Int(store.log.lastPosition - before)
         kept.wishes += try settleDamage(order)
         try state.withLock { try confirmed(taken, &$0) }
         return kept

@@ -169,12 +169,12 @@ extension Replica {
     /// The hub has decided nothing of what was sent and not answered.
     func sendAgain() { state.withLock { $0.outbox.sendAgain() } }
 
-    /// - Returns: whether this replica has taken a new id.
-    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> Bool {
+    /// - Returns: whether this replica has taken a new id, and how many events have failed.
+    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> (isReborn: Bool, failed: Int) {
         try state.withLock { state in
             let result = try state.outbox.answered(accepted, refused, newNonce: { Self.nonce(options.execution) }) { try standing(of: $0, state) }
             show(state.outbox, result.touched)
-            return result.isReborn
+            return (result.isReborn, result.failed)
         }
     }
 

@@ -5,7 +5,9 @@ public import EventLog
 public enum ReplicaEvent: Sendable {
     /// The hub has answered; `isResumed` is false if it must be told first what is held here.
     case connected(isResumed: Bool)
+    /// Events that were not held before, in whatever part of their logs.
     case received(events: Int, bytes: Int)
+    /// Own events that the hub has recorded, now or long ago, and such as have failed.
     case answered(accepted: Int, refused: Int)
     /// All that concerns the user is held, and the outbox is answered as far as it can be.
     case settled
@@ -275,8 +277,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
-        let isReborn = try replica.answered(accepted, refused)
-        observe(.answered(accepted: replica.takeAcceptedCount(), refused: refused.count))
+        let (isReborn, failed) = try replica.answered(accepted, refused)
+        observe(.answered(accepted: replica.takeAcceptedCount(), refused: failed))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
         perform(session.fetch(notMissingYet(try replica.wishes(for: accepted))))
