@@ -105,7 +105,7 @@ let package = Package(
         .testTarget(
             name: "ChatServerTests",
             dependencies: [
-                "ChatServer", "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket", "convstore",
+                "ChatServer", "ConversationStore", "EventLog", "Replication", "ReplicationWebSocket", "StoreTesting", "convstore",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),

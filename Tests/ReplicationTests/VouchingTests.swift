@@ -8,7 +8,7 @@ private final class Between: Sendable {
     private let ends = Monitor<(hub: HubConnection?, replica: ReplicaConnection?)>((nil, nil))
     private let events = Monitor<[ReplicaEvent]>([])
 
-    init(_ hub: Hub, _ replica: Replica, _ change: @escaping @Sendable (Frame) -> Frame?) {
+    init(_ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, _ change: @escaping @Sendable (Frame) -> Frame?) {
         let upper = hub.connect(
             send: { [ends] bytes in
                 guard let frame = try? Frame(decoding: bytes), let changed = change(frame) else { return }
@@ -16,7 +16,7 @@ private final class Between: Sendable {
             },
             close: { [ends] _ in ends.withLock { $0.replica }?.disconnected() })
         let lower = replica.connect(
-            token: "", scope: .mine, send: { [ends] in ends.withLock { $0.hub }?.receive($0) },
+            token: "", scope: scope, send: { [ends] in ends.withLock { $0.hub }?.receive($0) },
             close: { [ends] _ in ends.withLock { $0.hub }?.disconnected() }, observe: { [events] event in events.withLock { $0.append(event) } })
         ends.withLock { $0 = (upper, lower) }
         lower.start()
@@ -30,6 +30,16 @@ private final class Between: Sendable {
     }
 
     var isSettled: Bool { events.withLock { $0.contains { if case .settled = $0 { true } else { false } } } }
+    var hasEnded: Bool {
+        events.withLock {
+            $0.contains {
+                switch $0 {
+                case .ended, .failed, .mustReopen: true
+                default: false
+                }
+            }
+        }
+    }
     func end() { ends.withLock { $0.replica }?.end() }
 }
 
@@ -50,6 +60,170 @@ private final class Between: Sendable {
             // An honest hub is believed afterwards.
             try await world.sync(device)
             #expect(try device.store.timeline(of: chat)?.messages.last?.text == "pay 10")
+        }
+    }
+
+    /// What somebody between says who leaves out heads, changes a message, and breaks off before anybody could notice.
+    private func breakOff(
+        _ world: World, _ device: Replica, _ change: @escaping @Sendable (inout RecordedEvent) -> Void, scope: Scope = .mine, until: () throws -> Bool
+    ) async throws {
+        let liar = Between(world.hub, device, scope) { frame in
+            guard case .events(var events) = frame else {
+                if case .caughtUp = frame { return nil }
+                return frame
+            }
+            for place in events.logs.indices { events.logs[place].head = nil }
+            for place in events.items.indices {
+                guard var event = try? EventCodec.decode(envelope: events.items[place].envelope, body: events.items[place].body) else { continue }
+                change(&event)
+                (events.items[place].envelope, events.items[place].body) = EventCodec.encode(event)
+            }
+            return .events(events)
+        }
+        try await eventually(until)
+        liar.end()
+        try await eventually { liar.hasEnded }
+    }
+
+    private static func rewrite(_ event: inout RecordedEvent, _ text: String, to other: String) {
+        guard case .messageSent(var message) = event.event.content, message.text == text else { return }
+        message.text = other
+        event.event.content = .messageSent(message)
+    }
+
+    @Test("what came without a head before a session broke off is not held against the next hub: the doubtful is kept aside", .timeLimit(.minutes(5)))
+    func brokenOff() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try await world.hubStore.send("vouched for", to: chat, from: bob)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            let cursor = device.cursor
+            _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            _ = try await world.hubStore.append(message("as it was", in: other, by: bob))
+            try await breakOff(world, device, { Self.rewrite(&$0, "pay 10", to: "pay 99") }) {
+                try device.store.timeline(of: chat)?.messages.last?.text == "pay 99" && device.store.timeline(of: other)?.messages.last?.text == "as it was"
+            }
+            let healed = try await world.heal(device)
+            #expect(try healed.evidence == nil)
+            for id in [chat, other] {
+                #expect(try healed.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
+                #expect(try healed.store.timeline(of: id) == world.hubStore.timeline(of: id))
+            }
+            let lost = try healed.lostEvents()
+            #expect(lost.count == 1 && "\(lost[0].event.content)".contains("pay 99"))
+            #expect(cursor != nil && healed.cursor?.position ?? 0 > cursor?.position ?? .max)
+            #expect(try healed.store.isFold())
+        }
+    }
+
+    @Test("a log that somebody made up is let go of, and so is an event behind what the hub has", .timeLimit(.minutes(5))) func madeUp() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(ada)
+            try await world.sync(device)
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob))
+            let liar = Between(world.hub, device) { frame in
+                guard case .events(var events) = frame, let item = events.items.last,
+                    var event = try? EventCodec.decode(envelope: item.envelope, body: item.body)
+                else { if case .caughtUp = frame { return nil } else { return frame } }
+                for place in events.logs.indices { events.logs[place].head = nil }
+                // Before the newest by the hub's clock, so that this is the one that HELLO names.
+                event.seq += 1
+                event.hlc = HLC(rawValue: event.hlc.rawValue - 1)
+                event.origin.counter += 1
+                event.event.content = .messageSent(Event.Message(id: .random(), role: .user, text: "two"))
+                let (envelope, body) = EventCodec.encode(event)
+                events.items.append(EventsFrame.Item(envelope: envelope, body: body, commitment: nil))
+                return .events(events)
+            }
+            try await eventually { try device.store.timeline(of: chat)?.messages.map(\.text) == ["one", "two"] }
+            liar.end()
+            try await eventually { liar.hasEnded }
+            let healed = try await world.heal(device)
+            #expect(try healed.store.timeline(of: chat)?.messages.map(\.text) == ["one"])
+            #expect(try healed.evidence == nil && healed.lostEvents().count == 1)
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
+
+    @Test("own events among them are asked about again as they were sent; what was made up in this replica's name is not sent", .timeLimit(.minutes(5)))
+    func ownAmongThem() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(ada)
+            try await world.sync(device)
+            _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            _ = try device.append(Event(conversation: chat, author: ada, content: .custom(name: "note", payload: [1])))
+            _ = try device.append(message("agreed", in: chat, by: ada))
+            try await breakOff(
+                world, device,
+                {
+                    Self.rewrite(&$0, "pay 10", to: "pay 99")
+                    // The third of its lane was never made.
+                    if case .messageSent(let message) = $0.event.content, message.text == "agreed" { $0.origin.counter = 3 }
+                }, until: { try device.store.log.lastSeq(of: .conversation(chat)) == 4 })
+            let healed = try await world.heal(device)
+            #expect(healed.outbox.isEmpty)
+            #expect(try healed.evidence == nil)
+            let events = try world.hubStore.log.events(in: .conversation(chat))
+            #expect(events.count { if case .custom = $0.event.content { true } else { false } } == 1)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["pay 10", "agreed"])
+            #expect(try healed.store.timeline(of: chat) == world.hubStore.timeline(of: chat))
+        }
+    }
+
+    @Test("a hub that contradicts what was vouched for is refused with evidence, whatever it sent without heads before", .timeLimit(.minutes(5)))
+    func forked() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try await world.hubStore.send("as it was", to: chat, from: bob)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            try await breakOff(world, device, { Self.rewrite(&$0, "pay 10", to: "pay 99") }) {
+                try device.store.timeline(of: chat)?.messages.last?.text == "pay 99"
+            }
+            try world.rewriteHub { event in
+                var event = event
+                Self.rewrite(&event, "as it was", to: "as it was not")
+                return event
+            }
+            var code: ReplicaError.Code?
+            for _ in 0..<3 where code == nil {
+                let session = world.follow(device)
+                try await eventually { session.end != nil }
+                if case .failed(let error as ReplicaError) = session.end { code = error.code }
+                let path = device.store.log.path
+                try device.close()
+                device = try world.open(path, ada)
+            }
+            #expect(code == .forked)
+            #expect(try device.evidence?.contains(chat.description) ?? false)
+            #expect(try device.store.timeline(of: chat)?.messages.first?.text == "as it was")
+        }
+    }
+
+    @Test("a newest part that somebody changed is asked for anew, and nobody is blamed", .timeLimit(.minutes(5))) func part() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<40 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
+            let device = try world.device(ada)
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            let first = world.follow(device, scope: scope)
+            try await eventually { first.isSettled }
+            first.connection.end()
+            try await eventually { first.end != nil }
+            _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            try await breakOff(world, device, { Self.rewrite(&$0, "pay 10", to: "pay 99") }, scope: scope) {
+                try device.store.timeline(of: chat, .newest, limit: 1)?.messages.last?.text == "pay 99"
+            }
+            let healed = try await world.heal(device, scope: scope)
+            #expect(try healed.evidence == nil)
+            #expect(try healed.store.timeline(of: chat, .newest, limit: 1)?.messages.last?.text == "pay 10")
+            let lost = try healed.lostEvents()
+            #expect(lost.isEmpty || "\(lost[0].event.content)".contains("pay 99"))
         }
     }
 

@@ -7,7 +7,7 @@ enum Health {
 
     static func readiness(_ gate: Gate, _ endpoint: any SyncEndpoint) -> Response {
         if gate.isClosed { return text(.serviceUnavailable, "shutting down") }
-        return endpoint.isReady ? text(.ok, "ready") : text(.serviceUnavailable, "the store is closed")
+        return endpoint.hindrance.map { text(.serviceUnavailable, $0) } ?? text(.ok, "ready")
     }
 
     private static func text(_ status: HTTPResponse.Status, _ text: String) -> Response {

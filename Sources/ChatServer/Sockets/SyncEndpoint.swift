@@ -9,24 +9,31 @@ package protocol SyncEndpoint: Sendable {
     func connect(_ socket: Socket) -> any SocketReceiver
     func tick()
     func shutdown()
-    /// Whether what is sent could be stored.
-    var isReady: Bool { get }
+    /// Why what is sent would not be stored, if so: without a path, as anybody may ask.
+    var hindrance: String? { get }
     var statistics: HubStatistics? { get }
 }
 
-struct HubEndpoint: SyncEndpoint {
+package struct HubEndpoint: SyncEndpoint {
     private let hub: Hub
 
-    init(_ hub: Hub) { self.hub = hub }
+    package init(_ hub: Hub) { self.hub = hub }
 
-    func connect(_ socket: Socket) -> any SocketReceiver {
+    package func connect(_ socket: Socket) -> any SocketReceiver {
         HubReceiver(hub.connect(send: { socket.send($0) }, close: { socket.close(SocketEnd($0)) }))
     }
 
-    func tick() { hub.tick() }
-    func shutdown() { hub.shutdown() }
-    var isReady: Bool { (try? hub.store.log.checkOpen()) != nil }
-    var statistics: HubStatistics? { hub.statistics }
+    package func tick() { hub.tick() }
+    package func shutdown() { hub.shutdown() }
+    package var hindrance: String? {
+        guard (try? hub.store.log.checkOpen()) != nil else { return "the store is closed" }
+        switch hub.store.log.writeFailure?.code {
+        case nil: return nil
+        case .some(.diskFull): return "the store's disk is full"
+        case .some: return "a write or sync of the store failed: see the log"
+        }
+    }
+    package var statistics: HubStatistics? { hub.statistics }
 }
 
 private struct HubReceiver: SocketReceiver {

@@ -92,9 +92,13 @@ final class FileJournal: Journal {
                     }
                     state.syncedFrame = state.frame
                 }
-                try begin(next, &state)
+                // First its room: where the disk has none, what is smaller still goes into the file at hand.
+                try open(next, &state)
+                try extend(next, to: need, &state)
+                enter(next, &state)
+            } else {
+                try extend(state.current, to: state.offset + need, &state)
             }
-            try extend(to: state.offset + need, &state)
             return .ready
         }
     }
@@ -110,6 +114,11 @@ final class FileJournal: Journal {
     }
 
     private func begin(_ slot: Int, _ state: inout State) throws {
+        try open(slot, &state)
+        enter(slot, &state)
+    }
+
+    private func open(_ slot: Int, _ state: inout State) throws {
         if state.slots[slot].file == nil {
             let path = Self.path(directory, slot)
             state.slots[slot].file = try File(path, O_RDWR | O_CREAT)
@@ -120,6 +129,9 @@ final class FileJournal: Journal {
             try state.slots[slot].file!.truncate(to: slotBytes)
             state.slots[slot].bytes = slotBytes
         }
+    }
+
+    private func enter(_ slot: Int, _ state: inout State) {
         state.generation += 1
         state.slots[slot].generation = state.generation
         state.slots[slot].lastFrame = 0
@@ -128,12 +140,20 @@ final class FileJournal: Journal {
         state.isOpen = true
     }
 
-    private func extend(to end: Int, _ state: inout State) throws {
-        let slot = state.current
+    private func extend(_ slot: Int, to end: Int, _ state: inout State) throws {
         guard end > state.slots[slot].bytes else { return }
+        func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
+        let (ample, least) = (rounded(min(Self.growthBytes, slotBytes)), rounded(4096))
+        do {
+            try grow(slot, to: ample, &state)
+        } catch let error as SystemError where error.isNoSpace && least < ample {
+            // A disk that is nearly full may have room for this.
+            try grow(slot, to: least, &state)
+        }
+    }
+
+    private func grow(_ slot: Int, to wanted: Int, _ state: inout State) throws {
         let have = state.slots[slot].bytes
-        let step = min(Self.growthBytes, slotBytes)
-        let wanted = max((end + step - 1) / step * step, have)
         // A page at a time: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
         let zeros = [UInt8](repeating: 0, count: 4096)
         do {

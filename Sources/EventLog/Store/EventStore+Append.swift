@@ -141,7 +141,9 @@ extension EventStore {
         do {
             show(through: try journal.sync())
         } catch {
-            writer.withLock { $0.failure = Self.poisoned(path, error) }
+            let failure = Self.poisoned(path, error)
+            writer.withLock { $0.failure = failure }
+            note(failure)
         }
     }
 
@@ -207,12 +209,34 @@ extension EventStore {
         let results = leadership.withLock { leader -> [Result<[AppendOutcome], any Error>] in
             do {
                 return try commit(group, &leader)
+            } catch let error as EventLogError where error.code == .diskFull && group.count > 1 {
+                return commitEach(group, error, &leader)
             } catch {
+                note(error, Self.bytesBound(group))
                 return group.map { _ in .failure(error) }
             }
         }
         flushIfAsked()
         return results
+    }
+
+    /// There is no room for all of a group: one that takes much must not take the others with it, which may be of somebody else.
+    private func commitEach(_ group: [Request], _ failure: EventLogError, _ leader: inout LeaderState) -> [Result<[AppendOutcome], any Error>] {
+        var failure = failure
+        // As long as the archive takes nothing the journal may have no room for anything, and each try would wait for the archive.
+        var least = flushing.withLock { $0.failure == nil } ? Int.max : 0
+        return group.map { request in
+            let bytes = Self.bytesBound(request)
+            // What takes as much as something that did not fit is not tried.
+            if bytes >= least { return .failure(failure) }
+            do {
+                return try commit([request], &leader)[0]
+            } catch {
+                note(error, bytes)
+                if let error = error as? EventLogError, error.code == .diskFull { (failure, least) = (error, bytes) }
+                return .failure(error)
+            }
+        }
     }
 
     static func poisoned(_ path: String, _ error: any Error) -> EventLogError {
@@ -224,8 +248,7 @@ extension EventStore {
     private func commit(_ group: [Request], _ leader: inout LeaderState) throws -> [Result<[AppendOutcome], any Error>] {
         let journal = journal!
         if let failure = writer.withLock({ $0.failure }) { throw failure }
-        var bytes = 0
-        for request in group { bytes += Self.bytesBound(request) }
+        let bytes = Self.bytesBound(group)
         guard bytes <= Self.requestBytesMax else {
             throw EventLogError(.invalidArgument, "\(path): a batch of up to \(bytes) bytes; one has at most \(Self.requestBytesMax): split it")
         }
@@ -264,6 +287,7 @@ extension EventStore {
             writer.withLock { $0.failure = failure }
             throw failure
         }
+        writing.withLock { $0.failure = nil }
         fold(events, breaks: breaks, frame: frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
         if !events.isEmpty { options.observer?(events) }
@@ -313,6 +337,8 @@ extension EventStore {
         }
         return outcomes
     }
+
+    private static func bytesBound(_ group: [Request]) -> Int { group.reduce(0) { $0 + bytesBound($1) } }
 
     /// At most so many bytes does a request need in the journal.
     private static func bytesBound(_ request: Request) -> Int {

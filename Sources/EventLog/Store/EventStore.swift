@@ -69,6 +69,15 @@ public final class EventStore: Sendable {
         var slices: UInt64 = 0
     }
 
+    struct WriteState {
+        /// How the last commit ended.
+        var failure: EventLogError?
+        /// So many bytes the journal had no room for.
+        var wanted = 0
+        /// Commits that failed, counted.
+        var failures: UInt64 = 0
+    }
+
     public let path: String
     public let options: StoreOptions
     /// The store's identity; also the replica id of the events that it makes itself.
@@ -79,6 +88,7 @@ public final class EventStore: Sendable {
     let writer: Monitor<Writer>
     let queue = Monitor(Queue())
     let flushing = Monitor(FlushState())
+    let writing = Monitor(WriteState())
     /// What flushes in a store without threads.
     let inlineFlusher = Monitor<Flusher?>(nil)
     let keys: Monitor<(file: KeyFile, ring: KeyRing)>

@@ -37,7 +37,8 @@ extension EventStore {
         return try writer.withLock { writer in
             var result: [LogID: [Repeat]] = [:]
             for (index, submission) in submissions.enumerated() {
-                guard let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row, let lane = row.lane(origin.replica),
+                guard submission.recall == nil, let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row,
+                    let lane = row.lane(origin.replica),
                     origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].answer(to: origin.counter) == nil
                 else { continue }
                 result[submission.event.log, default: []].append(Repeat(index: index, replica: origin.replica, counter: origin.counter))

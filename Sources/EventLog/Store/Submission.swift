@@ -13,6 +13,9 @@ public struct Submission: Sendable {
     /// What is known of the origin already; `nil`: it was not looked for.
     var recall: Recall?
 
+    /// Says that among a log's events up to a seq none has this origin: then it is not looked for there.
+    package mutating func isUnrecorded(through seq: Seq) { recall = Recall(through: seq, event: nil) }
+
     public init(_ event: Event, origin: Origin? = nil) {
         self.event = event
         self.origin = origin

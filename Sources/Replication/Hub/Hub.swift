@@ -17,6 +17,8 @@ public final class Hub: Sendable {
     private let state = Monitor(State())
     let counters = HubCounters()
     let encoders = SegmentEncoders()
+    private let lookedForRoom = Monitor<Instant?>(nil)
+    private let toldFailure = Monitor<EventLogError.Code?>(nil)
 
     struct State {
         var index = HubIndex()
@@ -81,11 +83,43 @@ public final class Hub: Sendable {
 
     /// Once a second or so: heartbeats and deadlines of all connections.
     public func tick() {
+        lookForRoom()
+        noteStore()
         for connection in state.withLock({ $0.inOrder }) { connection.tick() }
     }
 
     public var statistics: HubStatistics {
-        counters.statistics(connections: state.withLock { $0.connections.count })
+        var statistics = counters.statistics(connections: state.withLock { $0.connections.count })
+        statistics.writeFailures = store.log.writeFailures
+        statistics.isWritable = store.log.writeFailure == nil
+        return statistics
+    }
+
+    /// Not at each tick, as it may write.
+    private func lookForRoom() {
+        let now = options.execution.now()
+        let isTime = lookedForRoom.withLock { looked in
+            guard looked.map({ now.milliseconds(since: $0) >= 5000 }) ?? true else { return false }
+            looked = now
+            return true
+        }
+        if isTime { store.log.lookForRoom() }
+    }
+
+    /// Tells when the store begins or ceases to fail: once for all peers that meet it.
+    func noteStore() {
+        let failure = store.log.writeFailure
+        let isNews = toldFailure.withLock { told in
+            defer { told = failure?.code }
+            return told != failure?.code
+        }
+        guard isNews else { return }
+        switch failure {
+        case let failure? where failure.code == .diskFull:
+            options.log("there is no room for all that is sent, which waits at its devices: free some space on the disk of \(store.log.path) (\(failure))")
+        case let failure?: options.log("what is sent cannot be stored: look at the disk of \(store.log.path), and restart if this stays (\(failure))")
+        case nil: options.notice("the store at \(store.log.path) is written again")
+        }
     }
 
     // What connections need.
@@ -166,6 +200,8 @@ public struct HubOptions: Sendable {
         @Sendable (_ token: String, _ claimed: UserID, _ reply: @escaping @Sendable (Result<Identity, AuthenticationFailure>) -> Void) -> Void
     /// Told of errors of the store, for a log; never a user's text.
     public var log: @Sendable (String) -> Void = { _ in }
+    /// Told that such an error is over.
+    public var notice: @Sendable (String) -> Void = { _ in }
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()
     /// Whom it says that it is, for tests of hubs that lie.
@@ -201,6 +237,10 @@ public struct HubStatistics: Hashable, Sendable {
     public var eventsSent: UInt64
     public var eventsAccepted: UInt64
     public var eventsRefused: UInt64
+    /// Commits that failed, as the disk is full or fails.
+    public var writeFailures: UInt64 = 0
+    /// Whether the last one succeeded.
+    public var isWritable = true
 }
 
 /// Counters that any thread may raise.

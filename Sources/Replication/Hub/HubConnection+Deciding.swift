@@ -19,41 +19,76 @@ extension HubConnection {
             decisions.append((decision, push.bytes))
         }
         pushes.removeFirst(decisions.count)
-        guard !submissions.isEmpty else { return decided(decisions, []) }
         do {
-            allowance.spend(try hub.origins.recall(&submissions))
+            // How long it takes to look through a log must not tell a stranger that there is one.
+            for index in submissions.indices where !identity.isService {
+                guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
+                    continue
+                }
+                submissions[index].isUnrecorded(through: seq)
+            }
+            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions)) }
         } catch {
             return guarded { throw error }
         }
-        hub.options.execution.append(hub.store.log, submissions) { [self, decisions] result in
+        decide(PushBatch(decisions, submissions))
+    }
+
+    /// Has the store decide what of a batch it was not asked yet.
+    private func decide(_ batch: PushBatch) {
+        var batch = batch
+        guard let part = batch.next(&fullLogs) else { return decided(batch) }
+        hub.options.execution.append(hub.store.log, part.map { batch.submissions[$0] }) { [self, batch] result in
             mailbox.post { [self] in
+                var batch = batch
                 switch result {
-                case .success(let outcomes): decided(decisions, outcomes[...])
-                case .failure(let error):
-                    // Not answered: the replica will ask again, which is safe (I3).
-                    guarded { throw error }
+                case .success(let outcomes): batch.take(outcomes, of: part)
+                case .failure(let error as EventLogError) where error.code == .diskFull:
+                    batch.hadNoRoom(for: part, &fullLogs)
+                    hub.noteStore()
+                // Not answered: the replica will ask again, which is safe (I3).
+                case .failure(let error): return guarded { throw error }
                 }
+                decide(batch)
             }
         }
     }
 
-    private func decided(_ decisions: [(decision: PushDecision, bytes: Int)], _ outcomes: ArraySlice<AppendOutcome>) {
+    private func decided(_ batch: PushBatch) {
         isPushing = false
-        var outcomes = outcomes
-        for (decision, bytes) in decisions {
-            let count = decision.submissions.count
-            var answers = decision.answers(Array(outcomes.prefix(count)))
-            outcomes = outcomes.dropFirst(count)
+        if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
+        for (decision, bytes, outcomes) in batch.decided {
+            var answers = decision.answers(outcomes) { isStranger(to: $0) }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
                 allowance.spend(Effort(events: Self.duplicateCost))
-                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it.
-                answers.accepted[index].seq = min(answers.accepted[index].seq, visibleSeq(answers.accepted[index].log))
+                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was.
+                let visible = visibleSeq(answers.accepted[index].log)
+                guard answers.accepted[index].seq > visible else { continue }
+                answers.accepted[index].seq = visible
+                answers.accepted[index].hlc = HLC(rawValue: 0)
             }
             hub.counters.decided(accepted: answers.accepted.count, refused: answers.refused.count)
             perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         }
+        // Names that a peer makes up must not be gathered for ever.
+        if fullLogs.count > Self.fullLogsMax { return endFull() }
         decideNext()
     }
+
+    /// Whether the peer never took part in a conversation. A service may see all of them.
+    private func isStranger(to conversation: ConversationID) -> Bool {
+        guard let identity = session.who, !identity.isService else { return false }
+        return hub.withIndex { $0.isStranger(identity.user, to: conversation) }
+    }
+
+    /// Ends the session some time after there was no room for something, so that it is sent again.
+    func endIfFull() {
+        if let fullSince, now.milliseconds(since: fullSince) >= Self.fullMilliseconds { endFull() }
+    }
+
+    private func endFull() { perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
+
+    private static let fullMilliseconds: UInt64 = 60_000, fullLogsMax = 4096
 
     /// Reading an event to compare it costs about as much as hashing so many.
     private static let duplicateCost = 64

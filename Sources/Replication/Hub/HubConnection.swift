@@ -28,6 +28,9 @@ public final class HubConnection: @unchecked Sendable {
     var screen: ArraySlice<FirstScreen.Page> = []
     var pushes: [(events: [PushedEvent], bytes: Int)] = []
     var isPushing = false
+    /// Logs of which an event had no room on the disk: of these nothing more is decided in this session.
+    var fullLogs: Set<LogID> = []
+    var fullSince: Instant?
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []
     var allowance: WorkAllowance
@@ -65,7 +68,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + named.count + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
-            + inbox.withLock { $0.changed.count + $0.joined.count }
+            + fullLogs.count + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
     // From the transport.
@@ -96,6 +99,7 @@ public final class HubConnection: @unchecked Sendable {
     public func tick() {
         mailbox.post { [self] in
             perform(session.tick(at: now))
+            endIfFull()
             goOn()
         }
     }
@@ -174,9 +178,11 @@ public final class HubConnection: @unchecked Sendable {
         do {
             try body()
         } catch let error as EventLogError where error.code == .diskFull {
+            hub.noteStore()
             perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 60_000)))
         } catch {
-            hub.options.log("\(error)")
+            // That nothing can be written any more is told once, not to each peer anew.
+            if (error as? EventLogError)?.code == .unknownOutcome { hub.noteStore() } else { hub.options.log("\(error)") }
             perform(session.end(Bye(.internalError, "the hub has an internal error", retryAfterMilliseconds: 5000)))
         }
     }

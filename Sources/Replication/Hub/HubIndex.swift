@@ -93,6 +93,14 @@ package struct HubIndex {
         conversations[id]?.members[user].map { ($0.joinedSeq, $0.leftSeq) } ?? (0, 0)
     }
 
+    /// Whether a user never took part in a conversation, be it there or not.
+    package func isStranger(_ user: UserID, to id: ConversationID) -> Bool { conversations[id]?.members[user] == nil }
+
+    /// Up to which seq a conversation has nothing of a user's, who never took part in it; `nil`: it is not there, or the user did.
+    package func seqWithout(_ user: UserID, in id: ConversationID) -> Seq? {
+        conversations[id].flatMap { $0.members[user] == nil ? $0.lastSeq : nil }
+    }
+
     /// Whether a user takes part now.
     package func isMember(_ user: UserID, of id: ConversationID) -> Bool { (conversations[id]?.members[user]?.joinedSeq ?? 0) != 0 }
 

@@ -55,7 +55,13 @@ struct PushDecision {
         Refused(log: log, replica: origin.replica, counter: origin.counter, code: code, detail: detail)
     }
 
-    func answers(_ outcomes: [AppendOutcome]) -> (accepted: [Accepted], refused: [Refused]) {
+    /// - Parameters:
+    ///   - outcomes: of each submission; `nil`: it was not decided and stays unanswered.
+    ///   - isStranger: whether the peer never took part in a conversation: it is told nothing that a conversation which is not there would not tell.
+    func answers(
+        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool
+    ) -> (accepted: [Accepted], refused: [Refused]) {
+        let outcomes = Array(outcomes)
         var accepted: [Accepted] = []
         var refused: [Refused] = []
         for place in places {
@@ -70,8 +76,10 @@ struct PushDecision {
                 switch outcomes[index] {
                 case .accepted(let receipt): accept(receipt, isDuplicate: false)
                 case .duplicate(let receipt): accept(receipt, isDuplicate: true)
+                case .refused(let refusal) where refusal.code == .notParticipant && isStranger(submissions[index].event.conversation):
+                    refused.append(Self.refusal(log, origin, RefusalCode.unknownConversation.rawValue, ""))
                 case .refused(let refusal): refused.append(Self.refusal(log, origin, refusal.code.rawValue, String(refusal.detail.prefix(1024))))
-                case .withdrawn: break
+                case .withdrawn, nil: break
                 }
             }
         }

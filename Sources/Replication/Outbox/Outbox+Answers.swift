@@ -14,6 +14,8 @@ extension Outbox {
         var touched: Set<ConversationID> = []
         /// This replica's counters turned out to be another's, or its own of a lost life: it has a new identity now.
         var isReborn = false
+        /// Entries that have failed now. What is only sent again under another counter was not refused.
+        var failed = 0
     }
 
     /// The hub's answers to a PUSH, in one transaction: what it recorded stays until `standing` finds it there; what it refused has failed.
@@ -47,6 +49,7 @@ extension Outbox {
                 gone.append(entry)
             } else {
                 entry.state = .failed(code: answer.code, detail: answer.detail)
+                result.failed += 1
                 changed.append(entry)
             }
         }

@@ -56,15 +56,24 @@ final class Outbox {
         return new.map { table[$0.id]! }
     }
 
-    /// Takes events back that a hub had accepted and lost: before all others, also those that were sent since, which may rest on them; so all entries
-    /// get other ids, and this is for an outbox that nobody has looked into. In one transaction with what `write` writes.
+    /// Takes events back that a hub had accepted and lost, or of which somebody said so who cannot be believed: before all others, also those that were sent
+    /// since, which may rest on them; so all entries get other ids, and this is for an outbox that nobody has looked into. In one transaction with what
+    /// `write` writes.
     ///
-    /// The identity must be new, as its lanes begin with these events.
-    func putFirst(_ events: [RecordedEvent], _ write: (inout SideStore.Writing) throws -> Void = { _ in }) throws {
+    /// They are new events of this identity's lanes, which must be a new one if there are any.
+    ///
+    /// - Parameter sentNonce: what the replica id was made of under which some were sent that `wasSent` names: these are sent again as they were, each before
+    ///   what its lane has behind it.
+    func putFirst(
+        _ events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false },
+        write: (inout SideStore.Writing) throws -> Void = { _ in }
+    ) throws {
         var all: [OutboxEntry] = []
         for event in events {
-            let origin = Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
-            var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: identity.nonce)
+            let isAgain = wasSent(event)
+            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
+            var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
+            if isAgain { entry.state = .sent }
             entry.sending = entry.id
             all.append(entry)
         }
@@ -75,6 +84,7 @@ final class Outbox {
             moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
             all.append(moved)
         }
+        Self.sortLanes(&all)
         try side.write { transaction in
             try write(&transaction)
             if events.isEmpty { return }
@@ -87,6 +97,22 @@ final class Outbox {
         nextID = UInt64(all.count + 1)
         nextSending = (all.map(\.sending).max() ?? 0) + 1
         settleWaiting(table.conversations)
+    }
+
+    /// Those of one lane change places in the order of sending, so that their counters ascend.
+    private static func sortLanes(_ all: inout [OutboxEntry]) {
+        struct Lane: Hashable {
+            var log: LogID
+            var replica: ReplicaID
+        }
+        var lanes: [Lane: [Int]] = [:]
+        for index in all.indices where all[index].origin.counter > 0 && all[index].sending > 0 {
+            lanes[Lane(log: all[index].event.log, replica: all[index].origin.replica), default: []].append(index)
+        }
+        for lane in lanes.values where lane.count > 1 {
+            let sendings = lane.map { all[$0].sending }.sorted()
+            for (index, sending) in zip(lane.sorted { all[$0].origin.counter < all[$1].origin.counter }, sendings) { all[index].sending = sending }
+        }
     }
 
     /// Whether a conversation is being made here, with the user in it.
@@ -226,7 +252,7 @@ final class Outbox {
         for entry in flight.fresh.reversed() { table.put(entry) }
     }
 
-    private func counter(of log: LogID) throws -> UInt64 {
+    func counter(of log: LogID) throws -> UInt64 {
         try side.read { transaction in
             try transaction.get(SyncTables.lanes, log.key)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
         }

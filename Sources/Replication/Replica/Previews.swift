@@ -32,11 +32,14 @@ struct Previews {
     /// What the hub shows anew in the place of suspect or outgrown parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
     /// would be gone until then, and for long if the line broke in between.
     private var fresh: [ConversationID: Part] = [:]
+    /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
+    private(set) var areVouched: Bool
 
     init(_ side: SideStore) throws {
         self.side = side
         var found: [ConversationID: Part] = [:]
         var events: [ConversationID: [RecordedEvent]] = [:]
+        areVouched = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.unvouched) == nil }
         try side.read { transaction in
             try transaction.forEach(SyncTables.previews, from: []) { key, value in
                 guard key.count == 24, let id = ConversationID(bytes: key.prefix(16)) else { throw CodecError(.badValue) }
@@ -72,6 +75,14 @@ struct Previews {
     func has(_ log: LogID) -> Bool {
         guard case .conversation(let id) = log else { return false }
         return parts[id] != nil
+    }
+
+    /// How many of some seqs of a log stand here.
+    func count(of seqs: Range<Seq>, in log: LogID) -> Int {
+        guard case .conversation(let id) = log else { return 0 }
+        let held = [parts[id], fresh[id]].compactMap { part in part.map { seqs.clamped(to: $0.baseSeq + 1..<$0.lastSeq + 1) } }.filter { !$0.isEmpty }
+        let both = held.count == 2 ? held[0].clamped(to: held[1]).count : 0
+        return held.reduce(0) { $0 + $1.count } - both
     }
 
     /// The last seq of a log that stands here; 0: none does.
@@ -171,9 +182,14 @@ struct Previews {
         }
     }
 
+    /// All that the hub has has come, with its heads. It is noted on the disk with the cursor.
+    mutating func vouched() { areVouched = true }
+
     /// Keeps a part and shows it, in the place of any other.
     private mutating func place(_ part: Part, _ id: ConversationID, in store: ConversationStore) throws {
+        areVouched = false
         try side.write { transaction in
+            try transaction.put(SyncTables.state, ReplicaState.Key.unvouched, [])
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.previews, from: id.bytes) { key, _ in
                 guard key.starts(with: id.bytes) else { return false }
@@ -207,7 +223,9 @@ struct Previews {
                 part.tree = tree
             }
         }
+        if head == nil { areVouched = false }
         try side.write { transaction in
+            if head == nil { try transaction.put(SyncTables.state, ReplicaState.Key.unvouched, []) }
             for event in new { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         isKept = true

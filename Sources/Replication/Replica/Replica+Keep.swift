@@ -9,6 +9,8 @@ struct Kept {
     var holes: [Fetch] = []
     /// Logs that go on where they ended.
     var grown: [LogID] = []
+    /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
+    var contradicted: [LogID] = []
     /// Logs of which a hub that was set back has other events where bodies were erased: their salts are gone, and come with the logs' first events only.
     var withoutSalts: [LogID] = []
 }
@@ -56,26 +58,32 @@ extension Replica {
     /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
     private func keepWhole(_ segment: SegmentFrame, _ preparation: Preparations.Preparation?) throws -> Kept? {
         guard let preparation, state.withLock({ $0.outbox.isEmpty }) else { return nil }
+        let hasPreviews = state.withLock { !$0.previews.isEmpty }
+        var seqs: [LogID: Range<Seq>] = [:]
+        // What is doubtful is compared where it can be told apart.
+        guard state.withLock({ $0.unvouched.isEmpty }) else { return nil }
         var noteOf: [LogID: LogNote] = [:]
         for note in segment.logs { noteOf[note.log] = note }
         let before = store.log.lastPosition
+        var came = 0
         let wholeLogs: Dictionary<LogID, Seq>.Keys
         do {
             let logs = try store.log.adoptRun(preparation.take(), secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
+                if hasPreviews { seqs[log] = try store.log.lastSeq(of: log) + 1..<tree.end + 1 }
                 guard let head = noteOf[log]?.head else { return }
                 guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
                 guard head.root == tree.root() else {
                     throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
                 }
             }
+            came = Int(store.log.lastPosition - before) - state.withLock { state in seqs.reduce(0) { $0 + state.previews.count(of: $1.value, in: $1.key) } }
             try settlePreviews(Array(logs.keys))
             wholeLogs = logs.keys
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
         }
         try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
-        let events = Int(store.log.lastPosition - before)
-        return Kept(events: events, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
+        return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
     }
 
     static let wholeBytesMin = 32 << 10
@@ -134,14 +142,19 @@ extension Replica {
             }
             let new = came.filter { $0.seq > last }
             guard let first = new.first else {
-                try compare(noteOf[log]?.head, log, last)
+                if try !compare(noteOf[log]?.head, log, last) { kept.contradicted.append(log) }
                 skipped.insert(log)
                 continue
             }
             guard first.seq == last + 1 else {
                 skipped.insert(log)
+                if let head = noteOf[log]?.head, head.size != came.last?.seq {
+                    throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event")
+                }
                 let isTaken = try state.withLock { state in
+                    let known = state.previews.count(of: first.seq..<first.seq + Seq(new.count), in: log)
                     guard let shown = try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
+                    kept.events += new.count - known
                     try confirmed(shown, &state)
                     return true
                 }
@@ -160,14 +173,23 @@ extension Replica {
                     continue
                 }
             }
-            if let head = noteOf[log]?.head { try check(head, log, heldSeq: last, new, secret) }
+            if let head = noteOf[log]?.head, try !check(head, log, heldSeq: last, new, secret) {
+                skipped.insert(log)
+                kept.contradicted.append(log)
+                continue
+            }
             kept.grown.append(log)
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
-        let before = store.log.lastPosition
+        kept.events += taken.count
+        state.withLock { state in
+            if state.previews.isEmpty { return }
+            for (log, came) in byLog where !skipped.contains(log) {
+                kept.events -= state.previews.count(of: max(came[0].seq, held[log]! + 1)..<came[0].seq + Seq(came.count), in: log)
+            }
+        }
         if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: secrets) }
         try settlePreviews(order)
-        kept.events = Int(store.log.lastPosition - before)
         kept.wishes += try settleDamage(order)
         try state.withLock { try confirmed(taken, &$0) }
         return kept
@@ -201,25 +223,29 @@ extension Replica {
         }
     }
 
-    /// The events must lead from what is held to the head.
-    private func check(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws {
+    /// The events must lead from what is held to the head. `false`: they do not, but what is held is doubtful itself.
+    private func check(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws -> Bool {
         guard let last = events.last, head.size == last.seq else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
         let before = heldSeq == 0 ? CompactRange() : try heads.tree(of: log, through: heldSeq)
         guard let before else { throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(heldSeq) cannot be made") }
         let after = try HeadCache.extend(before, with: events, seeds: Self.seeds(secret))
         guard after.root() == head.root else {
+            if vouchedSeq(of: log) != nil { return false }
             throw ReplicaError(
                 .forked,
                 "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())"
             )
         }
+        return true
     }
 
-    /// What is held already must agree with a head of the same size.
-    private func compare(_ head: LogHead?, _ log: LogID, _ heldSeq: Seq) throws {
-        guard let head, head.size == heldSeq, let own = try heads.tree(of: log, through: heldSeq) else { return }
+    /// What is held already must agree with a head of the same size. `false`: it does not, but is doubtful.
+    private func compare(_ head: LogHead?, _ log: LogID, _ heldSeq: Seq) throws -> Bool {
+        guard let head, head.size == heldSeq, let own = try heads.tree(of: log, through: heldSeq) else { return true }
         guard own.root() == head.root else {
+            if vouchedSeq(of: log) != nil { return false }
             throw ReplicaError(.forked, "the hub's head of \(log) at seq \(heldSeq) is \(head.root), the one held here is \(own.root())")
         }
+        return true
     }
 }

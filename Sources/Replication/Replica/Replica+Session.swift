@@ -29,22 +29,30 @@ extension Replica {
                 if case .newest = scope, !state.previews.isEmpty { isNew = false }
                 cursor = isNew ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
             }
+            // Newest parts are compared as a whole.
+            if !state.previews.areVouched, cursor != nil { cursor = Cursor(store: store.log.id, incarnation: 0, position: 0) }
             // The answers may come before WELCOME is looked at.
             state.isComparing = cursor?.incarnation ?? 0 == 0
             state.scopeNames = scope.names
+            state.unvouched = [:]
+            let newest = try newestBehindCursor(&state)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: try savedCheckpoint()?.size ?? 0,
-                wantsFirstScreen: isEmpty && scope != .everything, newest: try newestBehindCursor(state), sendsAgain: true)
+                wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true)
         }
     }
 
     /// A hub that was set back to a moment between the cursor and this event knows the cursor, but not all that is held here.
-    private func newestBehindCursor(_ state: borrowing State) throws -> HeldEvent? {
+    ///
+    /// What came behind the cursor may have come from somebody else than the hub, who gave no head for it: it is noted as unvouched.
+    private func newestBehindCursor(_ state: inout State) throws -> HeldEvent? {
         guard state.cursor != nil else { return nil }
         var newest = state.previews.newest(in: state.scopeNames).map { HeldEvent($0) }
         // Its commits rise by its clock: if it has the newest, it has those before.
+        let isCompared = state.isComparing
         try store.log.replay(from: state.place + 1) { event in
+            if !isCompared, state.unvouched[event.log] == nil, Scope.covers(event.log, state.scopeNames) { state.unvouched[event.log] = event.seq - 1 }
             if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
             return true
         }
@@ -141,14 +149,16 @@ extension Replica {
 
     // The session's course.
 
+    /// - Parameter place: this store's last position when the cursor came.
     /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
-    func caughtUp(_ cursor: Cursor) throws -> Bool {
+    func caughtUp(_ cursor: Cursor, place: Position) throws -> Bool {
         try state.withLock { state in
             let mustReopen = try endComparing(&state)
             // The cursor stays where only a hole was filled: it vouches for that too.
-            guard state.cursor != cursor || state.place != store.log.lastPosition else { return mustReopen }
+            guard state.cursor != cursor || state.place != place || !state.previews.areVouched else { return mustReopen }
             state.cursor = cursor
-            state.place = store.log.lastPosition
+            state.place = place
+            state.previews.vouched()
             state.isCursorSaved = false
             return mustReopen
         }
@@ -169,12 +179,12 @@ extension Replica {
     /// The hub has decided nothing of what was sent and not answered.
     func sendAgain() { state.withLock { $0.outbox.sendAgain() } }
 
-    /// - Returns: whether this replica has taken a new id.
-    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> Bool {
+    /// - Returns: whether this replica has taken a new id, and how many events have failed.
+    func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> (isReborn: Bool, failed: Int) {
         try state.withLock { state in
             let result = try state.outbox.answered(accepted, refused, newNonce: { Self.nonce(options.execution) }) { try standing(of: $0, state) }
             show(state.outbox, result.touched)
-            return result.isReborn
+            return (result.isReborn, result.failed)
         }
     }
 
@@ -267,6 +277,23 @@ extension Replica {
         }
         return tree.root()
     }
+
+    /// The logs that may hold what no head vouched for, with their heads as they are here.
+    func unvouchedHeads() throws -> [HeadsFrame.Item] {
+        try state.withLock { $0.unvouched }.keys.sorted { $0.sortKey < $1.sortKey }.map { log in
+            let size = try store.log.lastSeq(of: log)
+            return HeadsFrame.Item(log: log, head: LogHead(size: size, root: try root(of: log, at: size)))
+        }
+    }
+
+    /// The last seq of a log for which a head vouched, if what follows it is doubtful.
+    func vouchedSeq(of log: LogID) -> Seq? { state.withLock { $0.unvouched[log] } }
+
+    /// The hub has said what it has of them.
+    func endDoubt() { state.withLock { $0.unvouched = [:] } }
+
+    /// Behind these seqs the hub has something else than what came without a head. The cursor stays: what it vouches for lies before.
+    func planRetract(_ logs: [LogID: Seq]) throws { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.retract, ReplicaState.encode(logs)) } }
 
     func planRewind(_ logs: [LogID: Seq]) throws { try plan(ReplicaState.Key.rewind, logs) }
 

@@ -25,6 +25,8 @@ public final class Replica: Sendable {
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
         var isComparing = false
+        /// Logs with events of an earlier session for which no head vouched before its end, each with the last seq that was vouched for. The hub is asked about them.
+        var unvouched: [LogID: Seq] = [:]
         /// What the session's scope names; `nil`: it leaves nothing out.
         var scopeNames: Set<ConversationID>?
     }
@@ -134,10 +136,12 @@ public final class Replica: Sendable {
         if offers.isEmpty { return try Outbox(side, identity: identity) }
         let new = ReplicaIdentity(user: identity.user, nonce: nonce(options.execution))
         let outbox = try Outbox(side, identity: new)
-        try outbox.putFirst(offers) { transaction in
-            try Lost.delete(offers, in: SyncTables.offers, &transaction)
-            try Identities.take(new, after: identity, &transaction)
-        }
+        try outbox.putFirst(
+            offers,
+            write: { transaction in
+                try Lost.delete(offers, in: SyncTables.offers, &transaction)
+                try Identities.take(new, after: identity, &transaction)
+            })
         return outbox
     }
 
@@ -250,14 +254,15 @@ public final class Replica: Sendable {
     public var cursor: Cursor? { state.withLock { $0.cursor } }
 
     func saveCursor() {
-        let saved = state.withLock { state -> (cursor: Cursor, place: Position)? in
+        let saved = state.withLock { state -> (cursor: Cursor, place: Position, areVouched: Bool)? in
             if state.isCursorSaved { return nil }
             state.isCursorSaved = true
-            return state.cursor.map { ($0, state.place) }
+            return state.cursor.map { ($0, state.place, state.previews.areVouched) }
         }
         guard let saved else { return }
         // Being behind is safe: what comes twice is skipped.
         try? side.write { transaction in
+            if saved.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
             try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(saved.cursor))
             try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: saved.place.bigEndian) { Array($0) })
         }

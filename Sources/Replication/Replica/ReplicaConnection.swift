@@ -5,7 +5,9 @@ public import EventLog
 public enum ReplicaEvent: Sendable {
     /// The hub has answered; `isResumed` is false if it must be told first what is held here.
     case connected(isResumed: Bool)
+    /// Events that were not held before, in whatever part of their logs.
     case received(events: Int, bytes: Int)
+    /// Own events that the hub has recorded, now or long ago, and such as have failed.
     case answered(accepted: Int, refused: Int)
     /// All that concerns the user is held, and the outbox is answered as far as it can be.
     case settled
@@ -40,6 +42,12 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var missing: [LogID: Fetch] = [:]
     /// Logs that grew, and no head has vouched for it yet.
     private var unvouched: Set<LogID> = []
+    /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
+    private var isInDoubt = false
+    /// Logs of which the hub has something else, with the last seq that stays.
+    private var retracts: [LogID: Seq] = [:]
+    /// What the hub said while it was asked.
+    private var laterCursor: (cursor: Cursor, place: Position)?
     private var askedAt: Instant
     /// Bytes of messages that wait to be handled.
     private let backlog = Monitor(0)
@@ -158,7 +166,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .heads(let heads): guarded { try compare(heads) }
             case .answersPing:
                 comparison?.isAnswered = true
-                guarded { try rewindIfCompared() }
+                guarded { if isInDoubt { try endDoubt() } else { try rewindIfCompared() } }
                 tellIfSettled()
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
@@ -222,9 +230,14 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func caughtUp(_ cursor: Cursor) throws {
         if let log = unvouched.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
+        guard !isInDoubt else { return laterCursor = (cursor, replica.store.log.lastPosition) }
+        try caughtUp(cursor, place: replica.store.log.lastPosition)
+    }
+
+    private func caughtUp(_ cursor: Cursor, place: Position) throws {
         // Nothing differs any more.
         comparison = nil
-        if try replica.caughtUp(cursor) { return reopen() }
+        if try replica.caughtUp(cursor, place: place) { return reopen() }
         try sendAgain()
         isCaughtUp = true
         tellIfSettled()
@@ -236,7 +249,12 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
-        guard welcome.isGone || replica.cursor == nil else { return perform(session.fetch(try replica.damageWishes())) }
+        guard welcome.isGone || replica.cursor == nil else {
+            try beginDoubt()
+            return perform(session.fetch(try replica.damageWishes()))
+        }
+        // All is compared.
+        replica.endDoubt()
         // Before the heads: the hub says that nothing is missing only behind what it was asked for before those.
         perform(session.fetch(try replica.beginComparing(in: scope)))
         guard welcome.isGone else { return }
@@ -246,6 +264,38 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         // Where the two agree nothing is said. What is answered behind all heads tells that they were read.
         perform(session.ping())
+    }
+
+    /// Asks the hub for its heads of logs of which something came in an earlier session that no head vouched for: whoever sent that, this hub must not be
+    /// blamed for it. Where the two agree nothing is said.
+    private func beginDoubt() throws {
+        let heads = try replica.unvouchedHeads()
+        if heads.isEmpty { return }
+        isInDoubt = true
+        perform(session.compare(HeadsFrame(heads: heads, isProbe: false)))
+        perform(session.ping())
+    }
+
+    /// The hub's head of a log in doubt, which is not the one held here.
+    private func doubt(_ item: HeadsFrame.Item, vouchedSeq: Seq, isEqual: Bool) throws {
+        // What was vouched for the hub must have, cursor and all.
+        if item.head.size < vouchedSeq || item.head.size == vouchedSeq && !isEqual {
+            throw ReplicaError(
+                .forked, "the hub's head of \(item.log) at seq \(item.head.size) is \(item.head.root), where it had shown seq 1 to \(vouchedSeq) with another")
+        }
+        retracts[item.log] = isEqual ? item.head.size : vouchedSeq
+    }
+
+    private func endDoubt() throws {
+        isInDoubt = false
+        replica.endDoubt()
+        if !retracts.isEmpty {
+            try replica.planRetract(retracts)
+            return reopen()
+        }
+        guard let (cursor, place) = laterCursor else { return }
+        laterCursor = nil
+        try caughtUp(cursor, place: place)
     }
 
     private static let askAgainMilliseconds: UInt64 = 10_000
@@ -261,6 +311,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Own events may come back before the answer to them.
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
         for log in kept.grown { missing[log] = nil }
         noteVouched(kept.grown, frame)
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
@@ -275,8 +326,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
-        let isReborn = try replica.answered(accepted, refused)
-        observe(.answered(accepted: replica.takeAcceptedCount(), refused: refused.count))
+        let (isReborn, failed) = try replica.answered(accepted, refused)
+        observe(.answered(accepted: replica.takeAcceptedCount(), refused: failed))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
         perform(session.fetch(notMissingYet(try replica.wishes(for: accepted))))
@@ -318,10 +369,16 @@ public final class ReplicaConnection: @unchecked Sendable {
                 wishes.append(Fetch(log: item.log, from: held + 1, through: 0))
                 continue
             }
-            guard let comparison else { continue }
+            let vouchedSeq = comparison == nil ? replica.vouchedSeq(of: item.log) : nil
+            guard comparison != nil || vouchedSeq != nil else { continue }
             guard item.head.size <= held else { throw ReplicaError(.badPeer, "a head of \(item.log) beyond what was asked for") }
             let isEqual =
                 try item.head.size == 0 || PlantedBug.skipHeadCheck.isPlanted || replica.root(of: item.log, at: item.head.size) == item.head.root
+            if let vouchedSeq {
+                try doubt(item, vouchedSeq: vouchedSeq, isEqual: isEqual)
+                continue
+            }
+            guard let comparison else { continue }
             switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: isEqual) {
             case .probe(let size):
                 probes.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: try replica.root(of: item.log, at: size))))

@@ -29,6 +29,10 @@ enum ReplicaState {
         static let rewind = Array("rewind".utf8)
         /// Logs to be let go of before the store is opened again, as the hub has all of them: coded as those.
         static let anew = Array("anew".utf8)
+        /// Logs to be cut back to what heads vouch for before the store is opened again: coded as those.
+        static let retract = Array("retract".utf8)
+        /// There: of a newest part something came that no head had vouched for when this was written.
+        static let unvouched = Array("unvouched".utf8)
         /// The ends of logs of which something was lost to damage.
         static let damaged = Array("damaged".utf8)
         /// What a hub did that it must not: for people and for whoever judges.

@@ -19,12 +19,18 @@ enum Rewinding {
         StoreFiles.remove(aside(path))
         if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
         guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
-        let (rewind, anew) = try side.read { transaction in
-            (try transaction.get(SyncTables.state, ReplicaState.Key.rewind), try transaction.get(SyncTables.state, ReplicaState.Key.anew))
+        let (rewind, anew, retract) = try side.read { transaction in
+            (
+                try transaction.get(SyncTables.state, ReplicaState.Key.rewind), try transaction.get(SyncTables.state, ReplicaState.Key.anew),
+                try transaction.get(SyncTables.state, ReplicaState.Key.retract)
+            )
         }
         side.close()
-        if rewind == nil, anew == nil { return }
-        try rewrite(path, rewind.map { try ReplicaState.rewind($0) } ?? [:], anew: anew.map { Set(try ReplicaState.rewind($0).keys) } ?? [], options)
+        if rewind == nil, anew == nil, retract == nil { return }
+        let plan = try [rewind, retract].compactMap { try $0.map { try ReplicaState.rewind($0) } }.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: min) }
+        // A session plans one of the three; should more be there, what stands beside a gone cursor is compared anyway.
+        let isRetracting = rewind == nil && anew == nil
+        try rewrite(path, plan, anew: anew.map { Set(try ReplicaState.rewind($0).keys) } ?? [], isRetracting: isRetracting, options)
         try StoreFiles.rename(trimmed(path), to: old(path))
         try StoreFiles.rename(aside(path), to: trimmed(path))
         StoreFiles.remove(old(path))
@@ -131,8 +137,10 @@ enum Rewinding {
         }
     }
 
-    private static func rewrite(_ path: String, _ plan: [LogID: Seq], anew: Set<LogID>, _ options: ReplicaOptions) throws {
+    private static func rewrite(_ path: String, _ plan: [LogID: Seq], anew: Set<LogID>, isRetracting: Bool, _ options: ReplicaOptions) throws {
         var lost: [RecordedEvent] = []
+        /// Of these the origins stand before what is cut off, too.
+        var doubles: Set<Sent> = []
         // A log that comes anew: until it has come nothing tells what of it the hub still has, should it be set back once more.
         var suspects: [RecordedEvent] = []
         var log = options.store.log
@@ -165,6 +173,9 @@ enum Rewinding {
                     return true
                 }
                 try adopt()
+                for event in lost {
+                    if try target.seq(of: event.origin, in: event.log) != nil { doubles.insert(Sent(event)) }
+                }
                 try target.close()
             } catch {
                 try? target.close()
@@ -179,7 +190,8 @@ enum Rewinding {
         defer { side.close() }
         try copySide(of: path, to: side)
         try side.write { try Lost.put(suspects, in: SyncTables.suspects, &$0) }
-        try offerAgain(lost, side, options)
+        let place = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0 }
+        try offerAgain(lost, after: place, doubles, isRetracting: isRetracting, side, options)
     }
 
     private static func copySide(of path: String, to target: SideStore) throws {
@@ -197,9 +209,38 @@ enum Rewinding {
         }
     }
 
-    /// What this replica made goes back into the outbox, in order, as new events of its lanes; they keep their message ids, by which a hub knows a
-    /// repeat. What others made, be they devices of the same user, is theirs to offer: an event without an id would else be recorded twice.
-    private static func offerAgain(_ lost: [RecordedEvent], _ side: SideStore, _ options: ReplicaOptions) throws {
+    /// A counter of a lane, which one event has.
+    private struct Sent: Hashable {
+        var log: LogID
+        var replica: ReplicaID
+        var counter: UInt64
+
+        init(_ event: RecordedEvent) { (log, replica, counter) = (event.log, event.origin.replica, event.origin.counter) }
+    }
+
+    /// Of what was cut off, and came when no cursor vouched for it yet, the events that this replica has surely sent. An event leaves the outbox only when it
+    /// comes back as it was: so what has a counter that was given out, and is not there any more, was sent. The rest may have been made up, in its name too.
+    private static func sent(_ cut: [RecordedEvent], after place: Position, _ doubles: Set<Sent>, _ identity: ReplicaIdentity, _ outbox: Outbox) throws -> Set<
+        Sent
+    > {
+        var seen = doubles
+        return Set(
+            try cut.filter { event in
+                let (log, origin) = (event.log, event.origin)
+                return try event.position > place && origin.replica == identity.replica && !event.isErased && origin.counter <= outbox.counter(of: log)
+                    && outbox.table.entry(log, origin.replica, origin.counter) == nil
+                    && seen.insert(Sent(event)).inserted
+            }.map { Sent($0) })
+    }
+
+    /// What this replica made goes back into the outbox, in order. What it sent since the last cursor is asked about under its origin: the hub may have it,
+    /// elsewhere. All else goes as new events of its lanes; they keep their message ids, by which a hub knows a repeat. What others made, be they devices of
+    /// the same user, is theirs to offer: an event without an id would else be recorded twice.
+    ///
+    /// - Parameter isRetracting: the hub has lost nothing. What this replica did not surely send is kept aside, and the cursor stays.
+    private static func offerAgain(
+        _ lost: [RecordedEvent], after place: Position, _ doubles: Set<Sent>, isRetracting: Bool, _ side: SideStore, _ options: ReplicaOptions
+    ) throws {
         let facts = try side.read { transaction in
             (name: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce))
         }
@@ -207,15 +248,26 @@ enum Rewinding {
             throw EventLogError(.damaged, "whose replica it is cannot be read")
         }
         let old = ReplicaIdentity(user: user, nonce: nonce)
-        let new = ReplicaIdentity(user: user, nonce: Replica.nonce(options.execution))
-        let (own, others) = Identities.split(lost, try Identities.own(side, old))
+        let new = isRetracting ? old : ReplicaIdentity(user: user, nonce: Replica.nonce(options.execution))
         let outbox = try Outbox(side, identity: new)
-        try outbox.putFirst(own) { transaction in
-            try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
-            try transaction.delete(SyncTables.state, ReplicaState.Key.anew)
-            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
-            try Identities.take(new, after: old, &transaction)
-            try Lost.put(others, &transaction)
+        let sent = try sent(lost, after: place, doubles, old, outbox)
+        var (own, others) = Identities.split(lost, try Identities.own(side, old))
+        if isRetracting {
+            others += own.filter { !sent.contains(Sent($0)) }
+            own.removeAll { !sent.contains(Sent($0)) }
         }
+        // One counter has one event, but what was made up may name it too.
+        var rest = sent
+        try outbox.putFirst(
+            own, sentNonce: old.nonce, wasSent: { rest.remove(Sent($0)) != nil },
+            write: { transaction in
+                try transaction.delete(SyncTables.state, ReplicaState.Key.retract)
+                try Lost.put(others, &transaction)
+                if isRetracting { return }
+                try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
+                try transaction.delete(SyncTables.state, ReplicaState.Key.anew)
+                try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+                try Identities.take(new, after: old, &transaction)
+            })
     }
 }

@@ -71,6 +71,7 @@ struct Serve: ParsableCommand {
         options.allowedOrigins = Set(allowOrigin)
         var (hubOptions, keys) = try tokens.hubOptions(logger)
         hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
+        hubOptions.notice = { logger.notice("\($0)") }
         raiseFileLimit()
         let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
         try store.with(storeOptions) { store in

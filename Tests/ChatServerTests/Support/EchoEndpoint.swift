@@ -39,7 +39,7 @@ final class EchoEndpoint: SyncEndpoint {
         }
     }
 
-    var isReady: Bool { true }
+    var hindrance: String? { nil }
     var statistics: HubStatistics? { nil }
 
     private final class Echo: SocketReceiver {

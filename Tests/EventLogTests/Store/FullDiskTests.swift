@@ -35,6 +35,45 @@ private final class ShortDisk: DiskFaults {
     func didCommit(_ path: String) throws(SystemError) {}
 }
 
+/// A disk of which the syncs wait while they are told to, and the files grow by no more than so much.
+private final class HeldDisk: DiskFaults {
+    private let isHeld = Monitor(false)
+    private let room = Atomic(Int.max)
+
+    func hold() { isHeld.withLock { $0 = true } }
+    func letGo() {
+        isHeld.withLock {
+            $0 = false
+            isHeld.wakeAll()
+        }
+    }
+
+    func set(roomBytes: Int) { room.store(roomBytes, ordering: .relaxed) }
+
+    func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) { isHeld.withLock(waitingWhile: { $0 }) { _ in } }
+
+    func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) {
+        var status = stat()
+        let room = room.load(ordering: .relaxed)
+        guard room < .max, fstat(descriptor, &status) == 0, case let growth = offset + count - Int(status.st_size), growth > 0 else { return (count, nil) }
+        guard growth <= room else { return (0, SystemError(call: "pwrite", path: path, number: ENOSPC)) }
+        self.room.subtract(growth, ordering: .relaxed)
+        return (count, nil)
+    }
+
+    func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {
+        var status = stat()
+        guard room.load(ordering: .relaxed) < .max, fstat(descriptor, &status) == 0 else { return }
+        room.add(max(Int(status.st_size) - size, 0), ordering: .relaxed)
+    }
+
+    func willOpen(_ path: String) throws(SystemError) {}
+    func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+    func willChangeNames(_ path: String) throws(SystemError) {}
+    func willCommit(_ path: String) throws(SystemError) {}
+    func didCommit(_ path: String) throws(SystemError) {}
+}
+
 @Suite("A full disk") struct FullDiskTests {
     private let directory = TemporaryDirectory()
     private let log = LogID.conversation(conversation(1))
@@ -57,6 +96,53 @@ private final class ShortDisk: DiskFaults {
         _ = try store.appendBlocking([sent(3, in: 1, "three")])
         try store.close()
         #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("What there is no room for does not take others with it that wait for the same commit, and a nearly full disk takes what it can")
+    func group() async throws {
+        let disk = HeldDisk()
+        FaultyDisks.add(disk, for: directory.path)
+        defer { FaultyDisks.remove(disk) }
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), created(2), created(3)])
+        #expect(store.writeFailure == nil)
+        // The first is being synced while the others gather behind it.
+        disk.hold()
+        async let first = store.append([sent(1, in: 1, "first")])
+        while store.queue.withLock({ !$0.isLed || !$0.requests.isEmpty }) { try await Task.sleep(for: .milliseconds(1)) }
+        disk.set(roomBytes: 0)
+        let large = String(repeating: "x", count: 1 << 20)
+        let waiting = [sent(2, in: 1, large), sent(3, in: 2, "two"), sent(4, in: 3, large), sent(5, in: 3, "three")].enumerated().map { index, submission in
+            let task = Task { try await store.append([submission]) }
+            while store.queue.withLock({ $0.requests.count <= index }) { usleep(1000) }
+            return task
+        }
+        disk.letGo()
+        _ = try await first
+        var codes: [EventLogError.Code?] = []
+        for task in waiting {
+            do {
+                guard case .accepted = try await task.value[0] else { throw EventLogError(.damaged, "not accepted") }
+                codes.append(nil)
+            } catch let error as EventLogError { codes.append(error.code) }
+        }
+        #expect(codes == [.diskFull, nil, .diskFull, nil])
+        // Not for what the journal grows by, but for what is asked.
+        disk.set(roomBytes: (1 << 20) + 65_536)
+        for id in 6..<8 as Range<UInt64> { _ = try? store.appendBlocking([sent(id, in: 2, String(repeating: "y", count: 600_000))]) }
+        #expect(store.writeFailure == nil)
+        #expect(throws: EventLogError.self) { try store.appendBlocking([sent(9, in: 2, large)]) }
+        #expect(store.writeFailure?.code == .diskFull && store.writeFailures == 2)
+        store.lookForRoom()
+        #expect(store.writeFailure?.code == .diskFull)
+        disk.set(roomBytes: .max)
+        store.lookForRoom()
+        #expect(store.writeFailure == nil)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+        let again = try EventStore.open(at: directory.store)
+        #expect(try again.all().count == 8)
+        try again.close()
     }
 
     @Test("An erasure for which there is no room changes nothing, and works once there is") func erasure() throws {

@@ -1,0 +1,97 @@
+import ConversationStore
+import EventLog
+import StoreTesting
+import Testing
+
+@testable import Replication
+
+/// A hub whose disk is full.
+@Suite("A hub's full disk") struct FullHubTests {
+    @Test("A message that there is no room for waits; those of other conversations go on, and its own follow it in order", .timeLimit(.minutes(5)))
+    func others() async throws {
+        try await withWorld { world in
+            let disk = FullDisk(world.directory + "/hub")
+            defer { disk.remove() }
+            var chats: [ConversationID] = []
+            for _ in 0..<4 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
+            let (device, other) = (try world.device(ada), try world.device(bob))
+            for device in [device, other] { try await world.sync(device) }
+            // As large as a text may be: the journal's file, which has what it grows by at once, has no room for it.
+            let large = String(repeating: "x", count: 1 << 20)
+            _ = try device.append([message(large, in: chats[0], by: ada), message("behind", in: chats[0], by: ada), message("small", in: chats[1], by: ada)])
+            disk.set(isFull: true)
+            let session = world.follow(device), listening = world.follow(other)
+            func texts(_ store: ConversationStore, _ chat: ConversationID) throws -> [Int] {
+                try store.timeline(of: chat)?.messages.filter { $0.state == .complete }.map { $0.text.utf8.count } ?? []
+            }
+            try await eventually { try texts(world.hubStore, chats[1]) == [5] && texts(other.store, chats[1]) == [5] }
+            #expect(!world.hub.statistics.isWritable || world.hubStore.log.writeFailures > 0)
+            // The session goes on, both ways.
+            _ = try device.append([message("later", in: chats[2], by: ada), message("last", in: chats[0], by: ada)])
+            session.connection.outboxChanged()
+            try await eventually { try texts(world.hubStore, chats[2]) == [5] }
+            _ = try await world.hubStore.append(message("from bob", in: chats[3], by: bob))
+            try await eventually { try texts(device.store, chats[3]) == [8] }
+            #expect(session.end == nil && device.outbox.count == 3)
+            #expect(try texts(world.hubStore, chats[0]) == [])
+            session.connection.end()
+            listening.connection.end()
+            try await eventually { session.end != nil && listening.end != nil }
+            disk.set(isFull: false)
+            try await world.sync(device)
+            #expect(try texts(world.hubStore, chats[0]) == [1 << 20, 6, 4] && device.outbox.isEmpty)
+        }
+    }
+
+    @Test("A session in which something had no room ends after a while, so that it is sent again; the error is told once, and that it is over")
+    func telling() async throws {
+        let words = Monitor<[String]>([])
+        try await withWorld { world in
+            let disk = FullDisk(world.directory + "/hub")
+            defer { disk.remove() }
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let clock = Monitor<UInt64>(1_000_000)
+            var options = HubOptions.anyUser()
+            options.log = { text in words.withLock { $0.append("error: " + text) } }
+            options.notice = { text in words.withLock { $0.append("notice: " + text) } }
+            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
+            let hub = try Hub(store: world.hubStore, options: options)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            disk.set(isFull: true)
+            _ = try device.append(message(String(repeating: "x", count: 1 << 20), in: chat, by: ada))
+            for _ in 0..<2 {
+                let end = Monitor<Bye?>(nil)
+                let connection = InProcess.connect(device, to: hub) { if case .ended(let bye) = $0 { end.withLock { $0 = bye } } }
+                let failures = world.hubStore.log.writeFailures
+                try await eventually { world.hubStore.log.writeFailures > failures }
+                try await Task.sleep(for: .milliseconds(300))
+                // The device is heard of meanwhile.
+                for _ in 0..<6 {
+                    clock.withLock { $0 += 9_900 }
+                    hub.tick()
+                    try await Task.sleep(for: .milliseconds(50))
+                }
+                #expect(end.withLock { $0 } == nil)
+                clock.withLock { $0 += 2000 }
+                // The hub may have noticed later than this test did.
+                try await eventually {
+                    clock.withLock { $0 += 20 }
+                    hub.tick()
+                    return end.withLock { $0 } != nil
+                }
+                #expect(end.withLock { $0 }?.code == .storeFull)
+                connection.disconnected()
+            }
+            #expect(words.withLock { $0.count } == 1)
+            #expect(words.withLock { $0.first?.hasPrefix("error: ") ?? false && $0[0].contains(world.directory + "/hub") && $0[0].contains("free some space") })
+            // Nobody writes now; that there is room is noticed all the same.
+            disk.set(isFull: false)
+            clock.withLock { $0 += 10_000 }
+            hub.tick()
+            hub.tick()
+            #expect(words.withLock { $0.count } == 2 && words.withLock { $0[1].hasPrefix("notice: ") })
+            #expect(hub.statistics.isWritable)
+        }
+    }
+}
