@@ -78,14 +78,14 @@ crashtest:
 # that start programs are not asked for leaks: a program that ends gives nothing back before. (That a closed store does, LifetimeTests say.)
 PROGRAMS = CLITests|ChatServerTests
 SANITIZED = SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --skip-build --disable-xctest
-ADDRESS = $(SANITIZED) --sanitize=address --scratch-path .build/address
+ADDRESS = suppressions=$(CURDIR)/scripts/address-sanitizer.txt $(SANITIZED) --sanitize=address --scratch-path .build/address
 sanitize:
 	@scripts/ensure-deps.sh test
 	swift build --build-tests --sanitize=thread --scratch-path .build/thread
 	$(SANITIZED) --sanitize=thread --scratch-path .build/thread
 	swift build --build-tests --sanitize=address --scratch-path .build/address
-	$(ADDRESS) --skip "$(PROGRAMS)"
-	ASAN_OPTIONS=detect_leaks=0:suppressions=$(CURDIR)/scripts/address-sanitizer.txt $(ADDRESS) --filter "$(PROGRAMS)"
+	ASAN_OPTIONS=$(ADDRESS) --skip "$(PROGRAMS)"
+	ASAN_OPTIONS=detect_leaks=0:$(ADDRESS) --filter "$(PROGRAMS)"
 
 # A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
 simulate:

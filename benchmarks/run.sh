@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the comparisons with other databases, and what is measured of the store alone: `make bench`, or
-# benchmarks/run.sh [--quick] [append|state|streams|open|stall] [its options]. Options without a name are `append`'s; with nothing named, all run.
+# benchmarks/run.sh [--quick] [append|state|streams|open|stall|beside] [its options]. Options without a name are `append`'s; with nothing named, all run.
 # benchmarks/run.sh devices [resume|first-screen|latency|fleet [its options]]: a hub and its devices; without a name all four.
 set -eu
 cd "$(dirname "$0")"
@@ -11,9 +11,9 @@ if [ "${1:-}" = --quick ]; then
     shift
 fi
 
-what="append state streams open stall"
+what="append state streams open stall beside"
 case "${1:-}" in
-    append | state | streams | open | stall)
+    append | state | streams | open | stall | beside)
         what=$1
         shift
         ;;
@@ -105,7 +105,7 @@ for comparison in $what; do
             echo "These figures as JSON: benchmarks/$report.json" >&2
             ;;
         streams) $first "$peers" streams --input "$input" --directory .work/stores $streamed "$@" | tee $report.md ;;
-        stall) $first "$peers" stall --input "$input" --directory .work/stores "$@" | tee $report.md ;;
+        stall | beside) $first "$peers" "$comparison" --input "$input" --directory .work/stores "$@" | tee $report.md ;;
         open)
             # Each step in a process of its own: what is measured is a process that did nothing else.
             $first "$peers" open --store .work/stores --fill "$input"

@@ -24,7 +24,6 @@ final class Inbox: Sendable {
     /// Calls in one go: then others who wait for the pool have their turn.
     private static let callsMax = 32
 
-    // Not the standard library's `Mutex`: the thread sanitizer does not see its futex, and reports whatever it guards.
     private let state = Monitor(State())
     private let bytesMax: Int
     private let pool: NIOThreadPool

@@ -1,6 +1,6 @@
+import EventLog
 package import NIOCore
 package import NIOPosix
-import Synchronization
 
 /// One WebSocket after its handshake, of either side: whole binary messages out and in.
 ///
@@ -23,7 +23,7 @@ package final class Socket: Sendable {
 
     package let options: SocketOptions
     private let channel: any Channel
-    private let outgoing = Mutex(Outgoing())
+    private let outgoing = Monitor(Outgoing())
     let inbox: Inbox
 
     private init(_ channel: any Channel, _ options: SocketOptions, _ pool: NIOThreadPool) {

@@ -1,5 +1,5 @@
+import EventLog
 public import Logging
-import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -62,7 +62,7 @@ public struct LineLogHandler: LogHandler {
     }
 }
 
-private let standardError = Mutex(())
+private let standardError = Monitor(())
 
 /// Whole lines, never two at once. A log that cannot be written is no reason to stop.
 @Sendable public func writeToStandardError(_ line: String) {

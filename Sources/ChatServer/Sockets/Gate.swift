@@ -1,4 +1,4 @@
-import Synchronization
+import EventLog
 
 /// Who may come in: counts the sockets, and closes for good at a shutdown.
 package final class Gate: Sendable {
@@ -7,7 +7,7 @@ package final class Gate: Sendable {
         var isClosed = false
     }
 
-    private let state = Mutex(State())
+    private let state = Monitor(State())
     private let socketsMax: Int
 
     package init(socketsMax: Int) { self.socketsMax = socketsMax }

@@ -1,4 +1,4 @@
-import Synchronization
+import EventLog
 
 /// Keys in a file, which is looked at every few seconds.
 public final class TokenKeyFile: TokenKeySource {
@@ -11,7 +11,7 @@ public final class TokenKeyFile: TokenKeySource {
 
     private let path: String
     private let form: Form
-    private let state: Mutex<(keys: TokenKeys, bytes: [UInt8]?)>
+    private let state: Monitor<(keys: TokenKeys, bytes: [UInt8]?)>
 
     /// Reads the file.
     ///
@@ -20,7 +20,7 @@ public final class TokenKeyFile: TokenKeySource {
         self.path = path
         self.form = form
         let bytes = try TokenKeys.read(path)
-        state = Mutex((try await Self.keys(bytes, path, form), bytes))
+        state = Monitor((try await Self.keys(bytes, path, form), bytes))
     }
 
     /// As they were last read.

@@ -1,4 +1,4 @@
-import Synchronization
+import EventLog
 
 /// A set of public keys (JWKS) at a URL of who issues the tokens, fetched at the start, every hour, and when a token names a key that is not among them.
 ///
@@ -26,7 +26,7 @@ public final class TokenKeyURL: TokenKeySource {
 
     private let fetch: KeySetFetch
     private let times: Times
-    private let state: Mutex<State>
+    private let state: Monitor<State>
 
     /// Fetches the keys.
     ///
@@ -43,7 +43,7 @@ public final class TokenKeyURL: TokenKeySource {
         self.times = times
         let begun = ContinuousClock.now
         let bytes = try await fetch.bytes()
-        state = Mutex(State(keys: try await TokenKeys.set(bytes, fetch.name), bytes: bytes, begun: begun))
+        state = Monitor(State(keys: try await TokenKeys.set(bytes, fetch.name), bytes: bytes, begun: begun))
     }
 
     public var keys: TokenKeys { state.withLock { $0.keys } }

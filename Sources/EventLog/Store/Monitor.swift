@@ -6,6 +6,8 @@
 
 /// A lock with a condition, for threads that wait on one another.
 ///
+/// Not the standard library's `Mutex`: the thread sanitizer (Swift 6.3.1) does not see its futex, and reports whatever it guards.
+///
 /// `@unchecked Sendable`: the value is touched only with the lock held.
 package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
     private var value: Value

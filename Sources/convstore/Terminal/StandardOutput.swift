@@ -1,5 +1,5 @@
+import EventLog
 import Glibc
-import Synchronization
 
 /// Standard output, buffered.
 final class StandardOutput: Sendable {
@@ -8,7 +8,7 @@ final class StandardOutput: Sendable {
 
     static let shared = StandardOutput()
     private static let bufferBytes = 1 << 16
-    private let buffer = Mutex<[UInt8]>([])
+    private let buffer = Monitor<[UInt8]>([])
 
     /// Keeps text until the buffer is full enough for ``flushIfFull()`` or the command ends.
     func write(_ text: String) { buffer.withLock { $0.append(contentsOf: text.utf8) } }

@@ -5,7 +5,7 @@ import Glibc
 @main struct PeersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "Measures the store beside other databases on the same real events.",
-        subcommands: [AppendCommand.self, StateCommand.self, StreamsCommand.self, OpenCommand.self, StallCommand.self, DumpCommand.self],
+        subcommands: [AppendCommand.self, StateCommand.self, StreamsCommand.self, OpenCommand.self, StallCommand.self, BesideCommand.self, DumpCommand.self],
         defaultSubcommand: AppendCommand.self)
 }
 

@@ -33,7 +33,7 @@ public struct StallTrial: Sendable {
         let store = try EventStore.open(at: directory + "/store", options: StoreOptions(journalBytesMax: 2 << 30))
         let state = Mutex((appended: 0, isDone: false))
         let flushes = Mutex<[Range<ContinuousClock.Instant>]>([])
-        let flusher = Thread {
+        let flusher = WorkThread {
             var flushed = 0
             while true {
                 let (appended, isDone) = state.withLock { $0 }
@@ -75,7 +75,7 @@ public struct StallTrial: Sendable {
         return trial
     }
 
-    private static func seconds(_ range: Range<ContinuousClock.Instant>) -> Double {
+    static func seconds(_ range: Range<ContinuousClock.Instant>) -> Double {
         let spent = (range.upperBound - range.lowerBound).components
         return Double(spent.seconds) + Double(spent.attoseconds) / 1e18
     }
@@ -102,26 +102,4 @@ public struct StallTrial: Sendable {
         }
         return lines.joined(separator: "\n")
     }
-}
-
-/// A thread that can be waited for.
-private struct Thread: ~Copyable {
-    private final class Work {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-
-    private var handle = pthread_t()
-
-    init(_ body: @escaping @Sendable () -> Void) {
-        let work = Unmanaged.passRetained(Work(body))
-        pthread_create(
-            &handle, nil,
-            { pointer in
-                Unmanaged<Work>.fromOpaque(pointer!).takeRetainedValue().body()
-                return nil
-            }, work.toOpaque())
-    }
-
-    consuming func join() { pthread_join(handle, nil) }
 }
