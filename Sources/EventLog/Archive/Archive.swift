@@ -124,7 +124,7 @@ final class Archive: Sendable {
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
         switch error.code {
-        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error); nothing was written: free some space and try again")
+        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error); the archive takes no more, and what was acknowledged stays in the journal: free some space and try again")
         case -30796, -30797, -30793, -30794, -30786, -30784: damaged(path, error.description)
         default: EventLogError(.inputOutput, "\(path): \(error)")
         }
@@ -224,8 +224,25 @@ final class Archive: Sendable {
 
     func row(_ log: LogID, _ transaction: borrowing ReadTransaction) throws -> LogRow? {
         let key = Self.key(log: log)
-        guard let bytes = try transaction.get(logs, key) else { return nil }
+        guard let bytes = try transaction.get(logs, key) else {
+            try checkAbsence(of: key, transaction)
+            return nil
+        }
         return try row(key, bytes, transaction)
+    }
+
+    /// Throws `damaged` if a log's row may be there under a key that changed on the disk: it would count as new, and take its first events again. Such a
+    /// row lies before or behind the place of the right key, and is sealed with that one; or the keys do not ascend there.
+    private func checkAbsence(of key: [UInt8], _ transaction: borrowing ReadTransaction) throws {
+        for isReversed in [false, true] {
+            try transaction.forEach(logs, from: key, isReversed: isReversed) { found, value in
+                let found = Array(found)
+                let isInOrder = isReversed ? found.lexicographicallyPrecedes(key) : key.lexicographicallyPrecedes(found)
+                guard isInOrder else { throw Self.damaged(path, "the keys of logs' rows are out of order") }
+                _ = try Self.open(found, value, "a log's row")
+                return false
+            }
+        }
     }
 
     func row(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ transaction: borrowing ReadTransaction) throws -> LogRow {

@@ -24,6 +24,8 @@ extension EventStore {
             throw EventLogError(.noSuchStore, "\(path): no such store")
         }
         var last: Position = 0
+        // What the archive and the journal's frames say that there was.
+        var archived = Archive.State()
         var store: StoreID?
         do {
             store = try KeyFile(reading: path).store
@@ -50,7 +52,9 @@ extension EventStore {
                 }
                 return true
             }
-            let total = Archive.State(salvaging: file)?.position ?? 0
+            if file.foundRoot != nil { problems.append("\(archivePath): no meta page leads to its content; the newest commit that could be found is read") }
+            archived = Archive.State(salvaging: file) ?? archived
+            let total = archived.position
             if let newer { throw Format.newer(archivePath, newer) }
             // Where the rows say that events lie, to name what a lost run held.
             var names: [Position: [String]] = [:]
@@ -116,10 +120,13 @@ extension EventStore {
         }
 
         guard let store else {
+            if archived.position > last { try lost("positions \(last + 1) to \(archived.position)") }
             try lost("the journal: neither key nor archive says whose it is")
             return
         }
         var frames: [TailFrame] = []
+        var newestFrame: UInt64 = 0
+        var end = archived.position
         for slot in 0..<FileJournal.fileCount {
             guard let file = try? File(FileJournal.path(path, slot), O_RDONLY),
                 let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0)
@@ -132,6 +139,8 @@ extension EventStore {
                         continue
                     }
                     let start = offset + Frame.headerBytes
+                    newestFrame = max(newestFrame, header.number)
+                    end = max(end, header.firstPosition + Position(header.events) - 1)
                     if header.events > 0, header.firstPosition + Position(header.events) > last + 1,
                         let frame = try? TailFrame(
                             UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
@@ -149,6 +158,10 @@ extension EventStore {
                 do { try event(frame.recorded(index)) } catch is CodecError { try lost("position \(frame.firstPosition + Position(index))") }
             }
             last = frame.lastPosition
+        }
+        if end > last { try lost("positions \(last + 1) to \(end)") }
+        if newestFrame < archived.frame {
+            try lost("the journal: files are missing or cut; what they held behind position \(max(last, end)) nobody can tell")
         }
     }
 }

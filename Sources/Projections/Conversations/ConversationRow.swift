@@ -223,8 +223,8 @@ extension ConversationRow: TableRow {
         var seq: Seq = 0
         var live: UInt64 = 0
         for fence in fences {
-            writer.put(fence.firstSeq - seq)
-            writer.put(fence.liveBefore - live)
+            writer.put(fence.firstSeq &- seq)
+            writer.put(fence.liveBefore &- live)
             seq = fence.firstSeq
             live = fence.liveBefore
         }

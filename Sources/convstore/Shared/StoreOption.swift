@@ -56,7 +56,7 @@ struct StoreOption: ParsableArguments {
     /// Closes the store however the closure ends; a failing close counts unless something failed before.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
         let store = try open(options)
-        return try closing(store, store.close, body)
+        return try closing(store, store.closeKeeping, body)
     }
 
     func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
@@ -80,7 +80,7 @@ struct StoreOption: ParsableArguments {
     /// Opens a replica that is there.
     func replica<Result>(_ body: (Replica) throws -> Result) throws -> Result {
         let replica = try Replica.open(at: path, user: nil)
-        return try closing(replica, replica.close, body)
+        return try closing(replica, { try keeping(replica.close) }, body)
     }
 
     /// Throws 69 if the store is a replica, whose log only its hub writes.
@@ -105,6 +105,17 @@ struct StoreOption: ParsableArguments {
         }
         try close()
         return result
+    }
+}
+
+extension ConversationStore {
+    /// Closes. That the archive has no room then does no harm to what was done, which is in the journal: it must not be said to have failed, and be done again.
+    func closeKeeping() throws { try keeping(close) }
+}
+
+private func keeping(_ close: () throws -> Void) throws {
+    do { try close() } catch let error as EventLogError where error.code == .diskFull {
+        Terminal.complain("warning: what was asked for is done and kept, but the store could not be put away: \(error)")
     }
 }
 

@@ -10,7 +10,8 @@ func pause(microseconds: UInt32) { usleep(microseconds) }
 
 /// Asks again and again until it is true; false after ten seconds.
 func eventually(_ condition: () throws -> Bool) async rethrows -> Bool {
-    for _ in 0..<500 {
+    // A minute: a sanitizer needs ten times as long.
+    for _ in 0..<3000 {
         if try condition() { return true }
         try? await Task.sleep(for: .milliseconds(20))
     }
