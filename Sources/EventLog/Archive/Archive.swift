@@ -124,7 +124,7 @@ final class Archive: Sendable {
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
         switch error.code {
-        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error); the archive takes no more, and what was acknowledged stays in the journal: free some space and try again")
+        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error): the archive takes no more, the journal keeps what was acknowledged; free some space")
         case -30796, -30797, -30793, -30794, -30786, -30784: damaged(path, error.description)
         default: EventLogError(.inputOutput, "\(path): \(error)")
         }

@@ -205,7 +205,7 @@ import Testing
                 return (events, lost)
             }
             let before = try salvage()
-            #expect(before.events == original, "\(path): \(before.events.count) of \(original.count), \(zip(before.events, original).first { $0 != $1 } as Any)")
+            #expect(before.events == original, "\(path): \(before.events.count) of \(original.count)")
             #expect(before.lost == [])
             for slot in 0..<FileJournal.fileCount { try Directory.remove(FileJournal.path(path, slot)) }
             let (events, lost) = try salvage()
