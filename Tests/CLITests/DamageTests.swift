@@ -35,6 +35,25 @@ import Testing
         return try #require(try outcome.object()["problems"] as? [String])
     }
 
+    @Test("A bit of any key flips: a conversation that the log holds is shown, or it is damage (65), and never not there (66)") func keys() throws {
+        let store = folder["few"]
+        let lines = (1...3).map { Lines.created($0) + Lines.sent($0, message: 10 + $0, "hello") }.joined()
+        try #require(try Program.run("import", "--store", store, "-", input: lines).status == 0)
+        let path = store + "/archive"
+        let sound = try Data(contentsOf: URL(fileURLWithPath: path))
+        let id = Data(try #require(UUID(uuidString: Lines.id(2))).bytes)
+        var (from, statuses) = (sound.startIndex, [Int32: Int]())
+        while let place = sound.range(of: id, in: from..<sound.endIndex) {
+            from = place.upperBound
+            var bytes = sound
+            bytes[place.upperBound - 1] ^= 1
+            try bytes.write(to: URL(fileURLWithPath: path))
+            try? FileManager.default.removeItem(atPath: path + "-lock")
+            statuses[try Program.run("timeline", "--store", store, Lines.id(2)).status, default: 0] += 1
+        }
+        #expect(Set(statuses.keys).isSubset(of: [0, 65]) && statuses[65] ?? 0 >= 2, "\(statuses)")
+    }
+
     @Test("A device's damaged sync is told by verify, salvaged by export, and made anew by sync --verify") func device() throws {
         let side = ada.store + "/sync"
         let bytes = try Data(contentsOf: URL(fileURLWithPath: side))
@@ -115,4 +134,8 @@ import Testing
         #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
         #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
     }
+}
+
+extension UUID {
+    fileprivate var bytes: [UInt8] { withUnsafeBytes(of: uuid) { Array($0) } }
 }

@@ -29,7 +29,7 @@ struct Timeline: ParsableCommand {
         let (page, chat) = try store.show { store in
             let id = try LogName(text: conversation).conversation(in: store)
             let range: TimelineRange = before.map { .before($0) } ?? after.map { .after($0) } ?? .newest
-            guard let page = try store.timeline(of: id, range, limit: limit) else { throw LogName.absent(conversation, store.log) }
+            guard let page = try store.timeline(of: id, range, limit: limit) else { throw try LogName.notShown(conversation, id, store.log) }
             return (page, json ? nil : try Chat(page, in: store))
         }
         if let chat { return try ChatView(chat).print() }

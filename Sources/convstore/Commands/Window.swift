@@ -30,7 +30,7 @@ struct Window: ParsableCommand {
             let id = try LogName(text: conversation).conversation(in: store)
             guard let window = try store.contextWindow(of: id, budget: budget, reserve: reserve),
                 let receipts = try store.receipts(of: id)
-            else { throw LogName.absent(conversation, store.log) }
+            else { throw try LogName.notShown(conversation, id, store.log) }
             return (id, window, receipts, json ? nil : try Chat(id, window.messages, receipts, in: store))
         }
         if let chat {

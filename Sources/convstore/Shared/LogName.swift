@@ -33,7 +33,13 @@ struct LogName {
 
     private func absent(_ store: EventStore) -> Failure { Self.absent(text, store) }
 
-    static func absent(_ text: String, _ store: EventStore) -> Failure {
+    /// For a conversation that was resolved, and of which there is nothing to show.
+    static func notShown(_ text: String, _ id: ConversationID, _ store: EventStore) throws -> Failure {
+        guard try store.lastSeq(of: .conversation(id)) > 0 else { return absent(text, store) }
+        return Failure(.data, "\(store.path): the log holds the conversation \(text), what screens show does not; run `convstore rebuild`")
+    }
+
+    private static func absent(_ text: String, _ store: EventStore) -> Failure {
         Failure(.noInput, "\(store.path): no conversation \"\(text)\"; `convstore conversations` lists all")
     }
 
