@@ -64,8 +64,12 @@ struct Import: ParsableCommand {
             try? target.close()
             throw error
         }
-        try target.close()
-        if let failure { throw failure }
+        // What ended it is what is told.
+        if let failure {
+            try? target.close()
+            throw failure
+        }
+        try StoreOption.closeKeeping(target.close)
     }
 
     /// Answers also how it ended, if not well.

@@ -38,5 +38,5 @@ final class ImportStore {
         return made.log
     }
 
-    func close() throws { try store?.closeKeeping() }
+    func close() throws { try store?.close() }
 }

@@ -53,10 +53,10 @@ struct StoreOption: ParsableArguments {
         }
     }
 
-    /// Closes the store however the closure ends; a failing close counts unless something failed before.
+    /// Closes the store however the closure ends; a failing close counts unless something failed before, or only the archive had no room.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
         let store = try open(options)
-        return try closing(store, store.closeKeeping, body)
+        return try closing(store, store.close, isWriter: true, body)
     }
 
     func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
@@ -80,7 +80,7 @@ struct StoreOption: ParsableArguments {
     /// Opens a replica that is there.
     func replica<Result>(_ body: (Replica) throws -> Result) throws -> Result {
         let replica = try Replica.open(at: path, user: nil)
-        return try closing(replica, { try keeping(replica.close) }, body)
+        return try closing(replica, replica.close, isWriter: true, body)
     }
 
     /// Throws 69 if the store is a replica, whose log only its hub writes.
@@ -95,7 +95,9 @@ struct StoreOption: ParsableArguments {
         }
     }
 
-    private func closing<Store, Result>(_ store: Store, _ close: () throws -> Void, _ body: (Store) throws -> Result) throws -> Result {
+    private func closing<Store, Result>(
+        _ store: Store, _ close: () throws -> Void, isWriter: Bool = false, _ body: (Store) throws -> Result
+    ) throws -> Result {
         let result: Result
         do {
             result = try body(store)
@@ -103,19 +105,16 @@ struct StoreOption: ParsableArguments {
             try? close()
             throw error
         }
-        try close()
+        try isWriter ? Self.closeKeeping(close) : close()
         return result
     }
-}
 
-extension ConversationStore {
-    /// Closes. That the archive has no room then does no harm to what was done, which is in the journal: it must not be said to have failed, and be done again.
-    func closeKeeping() throws { try keeping(close) }
-}
-
-private func keeping(_ close: () throws -> Void) throws {
-    do { try close() } catch let error as EventLogError where error.code == .diskFull {
-        Terminal.complain("warning: what was asked for is done and kept, but the store could not be put away: \(error)")
+    /// Closes behind what was done. That the archive has no room then does no harm to it, as it is in the journal: it must not be said to have failed, and be
+    /// done again.
+    static func closeKeeping(_ close: () throws -> Void) throws {
+        do { try close() } catch let error as EventLogError where error.code == .diskFull {
+            Terminal.complain("warning: what was asked for is done and kept, but the store could not be put away: \(error)")
+        }
     }
 }
 

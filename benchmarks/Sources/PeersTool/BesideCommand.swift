@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 import Peers
 
 struct BesideCommand: ParsableCommand {
@@ -15,9 +14,9 @@ struct BesideCommand: ParsableCommand {
     func run() throws {
         note("reading \(input)")
         let items = try Loader.load(input)
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
-        defer { try? FileManager.default.removeItem(atPath: directory) }  // Only scratch: what is left behind does no harm.
-        let trials = try BesideTrial.run(batches: batches, seconds: seconds, preload: preload, items, directory: directory)
+        let trials = try withScratch(directory) {
+            try BesideTrial.run(batches: batches, seconds: seconds, preload: preload, items, directory: directory)
+        }
         print("\(machine()); durability full; events of \(input).\n")
         print(BesideTrial.markdown(trials))
     }

@@ -19,6 +19,13 @@ func note(_ line: String) {
     text.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
 }
 
+/// Makes an empty place for the length of the closure.
+func withScratch<Result>(_ directory: String, _ body: () throws -> Result) throws -> Result {
+    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: directory) }  // Only scratch: what is left behind does no harm.
+    return try body()
+}
+
 /// What the figures were measured on.
 func machine() -> String {
     var name = utsname()

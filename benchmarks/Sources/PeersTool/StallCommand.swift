@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 import Peers
 
 struct StallCommand: ParsableCommand {
@@ -16,17 +15,12 @@ struct StallCommand: ParsableCommand {
     func run() throws {
         note("reading \(input)")
         let items = try Loader.load(input)
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
-        defer { try? FileManager.default.removeItem(atPath: directory) }  // Only scratch: what is left behind does no harm.
         var trials: [StallTrial] = []
         for round in 0..<rounds {
             for batch in batches {
-                let place = "\(directory)/\(batch)-\(round)"
-                try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
                 let plan = StallTrial.Plan(batch: batch, seconds: seconds, flushedAt: flushedAt)
-                trials.append(try StallTrial.run(plan, items, directory: place))
+                trials.append(try withScratch(directory) { try StallTrial.run(plan, items, directory: directory) })
                 note("\(batch) events a commit, round \(round + 1): done")
-                try FileManager.default.removeItem(atPath: place)
             }
         }
         print("\(machine()); durability full; events of \(input); flushed at \(flushedAt) events.\n")

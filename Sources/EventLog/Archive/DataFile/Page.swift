@@ -7,18 +7,6 @@ struct Page {
     let upper: Int
     let count: Int
 
-    init(number: UInt64, base: UnsafeRawPointer, pageBytes: Int, isLeaf: Bool, upper: Int, count: Int) {
-        (self.number, self.base, self.pageBytes, self.isLeaf, self.upper, self.count) = (number, base, pageBytes, isLeaf, upper, count)
-    }
-
-    /// A leaf page that has one node at least; nil if its bounds are wrong.
-    init?(leaf base: UnsafeRawPointer, number: UInt64, pageBytes: Int) {
-        let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
-        let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
-        guard lower >= PageLayout.headerBytes + 2, lower <= upper, upper <= pageBytes else { return nil }
-        self.init(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: (lower - PageLayout.headerBytes) / 2)
-    }
-
     /// A node that lies wholly within its page; nil if it does not, or breaks a rule of its kind.
     func node(at index: Int) -> Node? {
         let offset = Int(base.loadUnaligned(fromByteOffset: PageLayout.headerBytes + 2 * index, as: UInt16.self))
@@ -36,6 +24,16 @@ struct Page {
         bytes = (bytes + 1) & -2
         guard offset + bytes <= pageBytes else { return nil }
         return Node(base: base + offset, offset: offset, byteCount: bytes, low: low, flags: flags, keyBytes: keyBytes)
+    }
+}
+
+extension Page {
+    /// A leaf page that has one node at least; nil if its bounds are wrong.
+    init?(leaf base: UnsafeRawPointer, number: UInt64, pageBytes: Int) {
+        let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
+        let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
+        guard lower >= PageLayout.headerBytes + 2, lower <= upper, upper <= pageBytes else { return nil }
+        self.init(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: (lower - PageLayout.headerBytes) / 2)
     }
 }
 
