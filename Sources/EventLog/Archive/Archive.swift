@@ -173,6 +173,13 @@ final class Archive: Sendable {
         return value
     }
 
+    /// Whether a record's checksums hold.
+    func isSound(_ key: [UInt8], _ value: UnsafeRawBufferPointer, isRun: Bool) -> Bool {
+        guard isRun else { return Self.unsealed(key, value) != nil }
+        guard key.count == 8 else { return false }
+        return DecodedRun.isSound(value, at: Position(key.withUnsafeBytes { UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)) }))
+    }
+
     /// The value without its checksum, if that matches.
     static func unsealed(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard bytes.count >= 8 else { return nil }

@@ -25,7 +25,7 @@ package struct SystemError: Error, CustomStringConvertible {
 
     /// The error that leaves the module.
     var typed: EventLogError {
-        if isNoSpace { return EventLogError(.diskFull, "\(description); nothing was written: free some space and try again") }
+        if isNoSpace { return EventLogError(.diskFull, "\(description); nothing of this was written: free some space and try again") }
         return EventLogError(.inputOutput, description)
     }
 }

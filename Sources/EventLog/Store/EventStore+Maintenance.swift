@@ -47,7 +47,15 @@ extension EventStore {
             let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
             return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
         }
-        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, progress) { target, tables in
+        // A row of a projection can be had from the log again: it goes along as it is.
+        let checked = Archive.tableNames.count
+        let check = { (table: Int, key: [UInt8], value: UnsafeRawBufferPointer) throws in
+            guard table < checked, !archive.isSound(key, value, isRun: table == 0) else { return }
+            throw EventLogError(
+                .damaged,
+                "\(archive.path): a record of its table \(Archive.tableNames[table]) is damaged, so nothing was copied; `convstore verify` names all that is")
+        }
+        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, check: check, progress) { target, tables in
             // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
             for _ in 0..<2 {
                 try target.write { transaction in
@@ -58,9 +66,10 @@ extension EventStore {
         }
     }
 
-    /// Writes tables, record by record, into a new file.
+    /// Writes tables, record by record, into a new file. `check` sees each before, with its table's place in `names`; what it throws ends the copy.
     static func copyRecords(
-        of environment: LMDBEnvironment, tables names: [String], to path: String, _ progress: CopyProgress? = nil,
+        of environment: LMDBEnvironment, tables names: [String], to path: String,
+        check: (_ table: Int, _ key: [UInt8], _ value: UnsafeRawBufferPointer) throws -> Void = { _, _, _ in }, _ progress: CopyProgress? = nil,
         finish: (LMDBEnvironment, [LMDBEnvironment.Table]) throws -> Void = { _, _ in }
     ) throws {
         let size = try File(environment.path, O_RDONLY).size
@@ -76,7 +85,7 @@ extension EventStore {
             let sizes = try sources.map { try $0.map { try source.size($0) } ?? (records: 0, bytes: 0) }
             let total = UInt64(sizes.reduce(0) { $0 + $1.bytes })
             var before = 0
-            for ((from, to), size) in zip(zip(sources.compactMap { $0 }, tables), sizes) {
+            for (table, ((from, to), size)) in zip(zip(sources.compactMap { $0 }, tables), sizes).enumerated() {
                 var records = 0
                 // A bounded number of bytes a transaction, so that dirty pages do not fill the memory.
                 var next: [UInt8] = []
@@ -94,6 +103,7 @@ extension EventStore {
                             try source.forEach(from, from: next) { key, value in
                                 let name = Array(key)
                                 if name == next { return true }
+                                try check(table, name, value)
                                 isReading = false
                                 try transaction.put(to, name, value, isAppend: true)
                                 isReading = true
@@ -128,6 +138,8 @@ extension EventStore {
     /// Gives free space back, and leaves no byte of what was erased, or of records deleted from the archive: rewrites the archive and empties the journal.
     ///
     /// Returns the bytes on disk before and after.
+    ///
+    /// - Throws: `EventLogError`, `damaged` among them: a record that does not match its checksum is not carried along, and the store stays as it was.
     public static func compact(at path: String, progress: CopyProgress? = nil) throws -> (before: Int, after: Int) {
         let before = Directory.diskBytes(path)
         let store = try open(at: path, options: StoreOptions(access: .existing))
@@ -137,7 +149,7 @@ extension EventStore {
 
     /// Makes a consistent copy of a store, live or not, as of some moment during the call. The copy is the same store: it has its key.
     ///
-    /// It is made aside, in `<target>.copying-<process id>`; what processes that were killed left of theirs is removed.
+    /// A record of the log that does not match its checksum ends the copy (`damaged`). It is made aside, in `<target>.copying-<process id>`; what processes that were killed left of theirs is removed.
     public static func copy(from source: String, to target: String, progress: CopyProgress? = nil) throws {
         var trimmed = target
         while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }

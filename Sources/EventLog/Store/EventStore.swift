@@ -434,7 +434,12 @@ public final class EventStore: Sendable {
                 try journal.close()
                 // The archive vouches for the closing frame: a journal that ends before it is damage.
                 try vouch(forFrame: journal.lastFrame)
-                if try isCompacting || isWorthCompacting() { try rewriteArchive(progress) }
+                if isCompacting {
+                    try rewriteArchive(progress)
+                } else if try isWorthCompacting() {
+                    // Room is saved by the way: a damaged record, which `verify` names, is no reason why a store should not close.
+                    do { try rewriteArchive() } catch let error as EventLogError where error.code == .damaged {}
+                }
             } catch { failure = error }
         }
         switch failure {

@@ -253,6 +253,55 @@ import Testing
         #expect(refused >= ids.count)
     }
 
+    @Test("compact and copy carry no damaged record along: what they make is whole, or they fail and the store is as it was")
+    func compactingDamage() throws {
+        let directory = TemporaryDirectory()
+        let (_, original) = try Self.build(directory.store, isClosed: true)
+        let path = directory.store + "/archive"
+        let copy = directory.store + "-copy"
+        let names = try Directory.names(directory.store).filter { !$0.hasSuffix("lock") }
+        let files = try names.map { ($0, try Self.read(directory.store + "/" + $0)) }
+        let sound = try Self.read(path)
+        let archive = try Archive(directory: directory.store, isReadOnly: true, mapBytesMax: Int.max / 2)
+        var places: [(table: String, at: Int)] = []
+        try archive.environment.read { transaction in
+            for (name, table) in zip(Archive.tableNames, try archive.environment.tables(Archive.tableNames, creates: false)) {
+                var records = 0
+                try transaction.forEach(#require(table), from: []) { _, value in
+                    if let at = sound.firstRange(of: Array(value))?.lowerBound { places.append((name, at + value.count / 2)) }
+                    records += 1
+                    return records < 4
+                }
+            }
+        }
+        archive.environment.close()
+        #expect(Set(places.map(\.table)).isSuperset(of: Archive.tableNames.dropLast()), "\(places)")
+        var refused = [Set<String>(), []]
+        for (table, at) in places {
+            var bytes = sound
+            bytes[at] ^= 4
+            try Self.write(bytes, path)
+            for index in 0..<2 {
+                do {
+                    if index == 0 { _ = try EventStore.compact(at: directory.store) } else { try EventStore.copy(from: directory.store, to: copy) }
+                    let made = index == 0 ? directory.store : copy
+                    #expect(try Self.contents(made) == original, "\(table): byte \(at)")
+                    #expect(try EventStore.verify(at: made).isSound, "\(table): byte \(at)")
+                } catch let error as EventLogError {
+                    #expect(error.code == .damaged, "\(table): byte \(at): \(error)")
+                    if error.message.contains("so nothing was copied") { refused[index].insert(table) }
+                    #expect(!Directory.exists(copy), "\(table): byte \(at)")
+                }
+                if Directory.exists(copy) { Directory.removeTree(copy) }
+                // A compaction that failed has closed the journal anew.
+                for name in try Directory.names(directory.store) { try Directory.remove(directory.store + "/" + name) }
+                for (name, sound) in files { try Self.write(name == "archive" ? bytes : sound, directory.store + "/" + name) }
+            }
+        }
+        // What the rest holds is read, and refused, as the store is opened.
+        #expect(refused.allSatisfy { $0.isSuperset(of: ["runs", "logs"]) }, "\(refused)")
+    }
+
     @Test("damage to a journal that holds acknowledged events is reported, or costs the last frame at most") func liveJournal() throws {
         let directory = TemporaryDirectory()
         let store = try EventStore.open(at: directory.store, options: StoreOptions(journalBytesMax: 64 << 10))
