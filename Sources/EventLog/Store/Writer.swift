@@ -303,13 +303,16 @@ final class Writer {
     /// The event that a replica made as its how-many-eth of this log. Reads the log behind `known`, up to which it is not: under the writer's lock, so
     /// who lets peers ask looks it up before (`OriginIndex.recall`).
     func find(_ origin: Origin, in state: LogState, after known: Seq = 0) throws -> RecordedEvent? {
-        var seq = known + 1
+        var first: Seq = 1
         // The same one again, as from a peer that repeats itself, is found at once.
         if let cursor = state.originCursor, cursor.replica == origin.replica, cursor.counter <= origin.counter {
-            seq = max(seq, cursor.counter == origin.counter ? cursor.seq : cursor.seq + 1)
+            first = cursor.counter == origin.counter ? max(cursor.seq, 1) : cursor.seq + 1
         }
+        var seq = max(first, known + 1)
+        // A later counter may lie among the events that were skipped.
+        let sawAll = seq == first
         try refresh(state)
-        while seq <= state.row.seq {
+        search: while seq <= state.row.seq {
             if seq < state.tailFirstSeq, let (run, place) = try reader.place(of: seq, in: state.row) {
                 let item = run.events[place]
                 if run.replicas[Int(item.replica)] == origin.replica {
@@ -317,17 +320,20 @@ final class Writer {
                         state.originCursor = (origin.replica, origin.counter, seq)
                         return try run.recorded(at: place)
                     }
-                    if item.counter > origin.counter { return nil }
+                    if item.counter > origin.counter { break search }
                 }
             } else if let envelope = try tailEnvelope(of: seq, in: state), envelope.origin.replica == origin.replica {
                 if envelope.origin.counter == origin.counter {
                     state.originCursor = (origin.replica, origin.counter, seq)
                     return try self.event(of: state, at: seq)
                 }
-                if envelope.origin.counter > origin.counter { return nil }
+                if envelope.origin.counter > origin.counter { break search }
             }
             seq += 1
         }
+        // Counters of a lane ascend with seq, so a later one that is asked for next lies from here on: a file of which most was recorded under other
+        // origins asks for thousands that are absent.
+        if sawAll { state.originCursor = (origin.replica, origin.counter, seq - 1) }
         return nil
     }
 

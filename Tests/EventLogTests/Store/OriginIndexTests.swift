@@ -60,6 +60,36 @@ import Testing
         try store.close()
     }
 
+    @Test("I3: the writer finds each origin itself, in whatever order it is asked; and goes on where one that is absent would have been")
+    func writerFinds() throws {
+        let store = try EventStore.open(at: directory.store)
+        let seqs = try fill(store)
+        var random = SystemRandomNumberGenerator()
+        let ascending = seqs.keys.sorted { ($0.replica, $0.counter) < ($1.replica, $1.counter) }
+        try store.writer.withLock { writer in
+            let state = try #require(try writer.state(of: .conversation(conversation(1))))
+            for round in 0..<40 {
+                let start = Int.random(in: 0..<ascending.count - 20, using: &random)
+                let asked = Array(ascending[start..<start + 20])
+                for (number, origin) in (round % 2 == 0 ? asked : asked.shuffled()).enumerated() {
+                    // Of what was looked up before, the log is read from there on.
+                    let known = number % 4 == 0 ? Seq.random(in: 0..<seqs[origin]!, using: &random) : 0
+                    #expect(try writer.find(origin, in: state, after: known)?.seq == seqs[origin], "\(origin.counter) after \(known)")
+                    let absent = Origin(replica: origin.replica, counter: origin.counter + 1, hlc: HLC(milliseconds: 1))
+                    guard seqs[Origin(replica: origin.replica, counter: origin.counter + 1, hlc: HLC(milliseconds: origin.counter + 1))] == nil,
+                        let next = ascending.first(where: { $0.replica == origin.replica && $0.counter > absent.counter })
+                    else { continue }
+                    #expect(try writer.find(absent, in: state) == nil)
+                    #expect(state.originCursor?.counter == absent.counter && state.originCursor?.seq == seqs[next]! - 1)
+                    // What was skipped says nothing of later counters.
+                    #expect(try writer.find(absent, in: state, after: seqs[next]! + 1) == nil)
+                    #expect(try writer.find(next, in: state)?.seq == seqs[next])
+                }
+            }
+        }
+        try store.close()
+    }
+
     @Test("I3: what was looked up before gets the answers that the writer finds by itself")
     func recall() throws {
         let store = try EventStore.open(at: directory.store)
