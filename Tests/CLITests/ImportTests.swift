@@ -174,6 +174,46 @@ import Testing
         #expect(try second.object()["accepted"] as? Int == 2)
     }
 
+    @Test("An event of a kind unknown here is replayed, as `export --exact` writes it")
+    func unknownKind() throws {
+        let source = folder["source"]
+        try Program.run("import", "--store", source, try folder.write("e", Lines.created(1) + Lines.sent(1, message: 2, "one")))
+        var lines = try Program.run("export", "--store", source, "--exact").lines
+        let last = try #require(try JSONSerialization.jsonObject(with: Data(lines[1].utf8)) as? [String: Any])
+        let kept = last.filter { ["conversation_id", "author", "at", "seq", "position", "hlc", "origin"].contains($0.key) }
+        let event = kept.merging(["type": "unknown", "kind": 77, "bytes": "CgNhYmM="]) { $1 }
+        lines[1] = String(decoding: try JSONSerialization.data(withJSONObject: event), as: UTF8.self)[...]
+        try Program.run("import", "--store", store, "--exact", try folder.write("exact", lines.joined(separator: "\n")))
+        let replayed = try Program.run("replay", "--store", store, "--json").lines
+        #expect(replayed.count == 2 && replayed[1].hasPrefix(#"{"type":"unknown","conversation_id":""#) && replayed[1].contains(#""kind":77,"bytes":"CgNhYmM=""#))
+        // A line that cannot be read again without the rest is not exported, and that is said.
+        let export = try Program.run("export", "--store", store)
+        #expect(export.lines.count == 1 && export.errors.contains("1 events are of kinds"))
+    }
+
+    @Test("A line of a dialogue is refused once, be it for its conversation and for what is said in it")
+    func refusedOnce() throws {
+        func row(_ conv: String, _ turn: Int, _ author: String) -> String { #"{"conv":"\#(conv)","turn":\#(turn),"speaker":"\#(author)","text":"t"}"# + "\n" }
+        let file = try folder.write("d.jsonl", row("a", 1, "ann") + row("b", 1, "bob") + row("a", 2, "eve"))
+        let outcome = try Program.run(
+            "import", "--store", store, "--format", "dialogue", "--keep-going", "--json", "--rejects", folder["rejects"], file)
+        #expect(try outcome.object()["rejected"] as? Int == 1)
+        #expect(try outcome.object()["by_code"] as? [String: Int] == ["conversation_conflict": 1])
+        #expect(try folder.text("rejects") == #"{"file":"\#(file)","line":3,"code":"conversation_conflict","detail":""}"# + "\n")
+    }
+
+    @Test("I3: a recorded stream is the same file whether it is compressed or not")
+    func compressedStream() throws {
+        let text = #"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"# + "\n"
+        let file = try folder.write("answer.txt", text)
+        // A frame of one raw block (RFC 8878, 3.1.1): its size, and then its header, the last's, in three bytes.
+        let frame = [0x28, 0xB5, 0x2F, 0xFD, 0x20, UInt8(text.utf8.count)] + withUnsafeBytes(of: UInt32(text.utf8.count << 3 | 1).littleEndian) { $0.prefix(3) }
+        try Data(frame + text.utf8).write(to: URL(filePath: file + ".zst"))
+        try Program.run("import", "--store", store, "--format", "stream", file)
+        let second = try Program.run("import", "--store", store, "--format", "stream", "--json", file + ".zst")
+        #expect(try second.status == 0 && second.object()["accepted"] as? Int == 0)
+    }
+
     @Test("A log copied with the last clock there is goes on")
     func lastClock() throws {
         let source = folder["source"]

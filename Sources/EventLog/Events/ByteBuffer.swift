@@ -137,10 +137,22 @@ package struct ByteBuffer: ~Copyable {
 }
 
 /// What is wrong with bytes that were to be decoded.
-package struct CodecError: Error, Hashable {
+package struct CodecError: Error, Hashable, CustomStringConvertible {
     package enum Problem: Hashable { case truncated, overlongVarint, badUTF8, badField, notCanonical, badValue, tooLarge }
     package var problem: Problem
     package init(_ problem: Problem) { self.problem = problem }
+
+    package var description: String {
+        switch problem {
+        case .truncated: "its bytes end too early"
+        case .overlongVarint: "a number in it is longer than it may be"
+        case .badUTF8: "a text in it is not UTF-8"
+        case .badField: "it has a field that may not be there"
+        case .notCanonical: "it is not in canonical form"
+        case .badValue: "a value in it may not be"
+        case .tooLarge: "it is larger than it may be"
+        }
+    }
 }
 
 /// Reads bytes in order; every read is checked against the end.

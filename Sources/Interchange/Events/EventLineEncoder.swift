@@ -4,13 +4,18 @@ public import EventLog
 public struct EventLineEncoder: Sendable {
     /// Whether lines hold what a true copy needs: `export --exact`.
     public let isExact: Bool
+    /// Whether events of kinds unknown here become lines too: always in a true copy. Else only where nothing reads the lines back.
+    public let writesUnknown: Bool
 
-    public init(isExact: Bool = false) { self.isExact = isExact }
+    public init(isExact: Bool = false, writesUnknown: Bool = false) {
+        self.isExact = isExact
+        self.writesUnknown = isExact || writesUnknown
+    }
 
     /// Appends one line and its LF.
     ///
-    /// `secret` is written only by an exact encoder. Answers `false`, and appends nothing, for an event of a kind unknown here, which
-    /// only an exact encoder can write.
+    /// `secret` is written only by an exact encoder. Answers `false`, and appends nothing, for an event of a kind unknown here
+    /// unless those are written.
     @discardableResult
     public func append(_ record: RecordedEvent, secret: [UInt8]? = nil, to output: inout [UInt8]) -> Bool {
         guard appendHead(record.event, at: record.origin.hlc, to: &output) else { return false }
@@ -43,7 +48,7 @@ public struct EventLineEncoder: Sendable {
             output.append(kind.name)
             output.append("\"")
         } else {
-            guard isExact else { return false }
+            guard writesUnknown else { return false }
             output.append("{\"type\":\"unknown\"")
         }
         output.appendMember(",\"conversation_id\":", event.conversation)

@@ -17,7 +17,8 @@ public struct InputFile: ~Copyable {
     public let name: String
     /// Bytes in the file as it lies on disk: what ``LineReader/bytesRead`` runs up to.
     public let size: Int
-    let isCompressed: Bool
+    /// Whether it is read as what it holds: its name ends in `.zst`.
+    public let isCompressed: Bool
     let descriptor: CInt
 
     private init(name: String, size: Int, isCompressed: Bool, descriptor: CInt) {

@@ -49,13 +49,16 @@ struct StreamPayload {
         json.forEachElement(of: json.member("choices", of: root)) { choice in
             isWhole = isWhole || json.member("message", of: choice).kind == .object && json.member("delta", of: choice).isNone
         }
+        json.forEachElement(of: json.member("choices", of: root)) { choice in
+            if end == nil { end = Self.mark(json, json.member("finish_reason", of: choice)) }
+        }
+        // Alone it is no stream; within one its end mark counts.
         if isWhole {
             isKnown = false
             return
         }
         var isChosen = false
         json.forEachElement(of: json.member("choices", of: root)) { choice in
-            if end == nil { end = Self.mark(json, json.member("finish_reason", of: choice)) }
             let index = json.member("index", of: choice)
             guard !isChosen, choice.kind == .object, index.isNone || json.unsigned(index) == 0 else { return }
             isChosen = true

@@ -26,7 +26,7 @@ struct Replay: ParsableCommand {
     func run() throws {
         try store.readParts { store, beside in
             let log = try conversation.resolvedLog(in: store, beside)
-            let encoder = EventLineEncoder()
+            let encoder = EventLineEncoder(writesUnknown: true)
             var pace = Pace(speed: speed)
             var transcript = Transcript()
             var progress = ProgressBar("Replaying", isOn: !Terminal.isOutput && speed == 0)

@@ -102,7 +102,9 @@ struct ImportReader: Sendable {
     private func readStream(_ file: consuming InputFile, _ filling: inout Filling) throws {
         let digest = try file.contentDigest()
         var origins = ImportOrigins(digest: digest)
-        let title = file.name == "-" ? "standard input" : String(file.name.split(separator: "/").last ?? "")
+        // The same whether the file is compressed or not, as its conversation is.
+        let name = file.isCompressed ? file.name.dropLast(".zst".count) : file.name[...]
+        let title = file.name == "-" ? "standard input" : String(name.split(separator: "/").last ?? "")
         do {
             let skipped = try StreamFile.forEachEvent(of: file, digest: digest, title: title, now: now) { event, at, line in
                 try add(Submission(event, origin: origins.origin(in: event.log, at: at)), line: line, bytes: event.textBytes, &filling)

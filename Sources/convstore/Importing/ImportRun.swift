@@ -26,16 +26,25 @@ struct ImportRun: ~Copyable {
         for index in 0...outcomes.count {
             while let next = refused.first, next.before == index, goesOn || refusals.isEmpty {
                 refused.removeFirst()
-                count.take(next.refusal)
-                refusals.append((next.line, next.refusal))
+                note(next.refusal, next.line, &refusals)
             }
             guard index < outcomes.count, goesOn || refusals.isEmpty else { break }
-            count.take(outcomes[index])
-            if case .refused(let refusal) = outcomes[index] { refusals.append((batch.lines[index], refusal)) }
+            if case .refused(let refusal) = outcomes[index] {
+                note(refusal, batch.lines[index], &refusals)
+            } else {
+                count.take(outcomes[index])
+            }
         }
         if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
         for (line, refusal) in refusals { try write(refusal, batch.file, line) }
         return goesOn ? nil : refusals.first.map { failure($0.refusal, batch.file, $0.line) }
+    }
+
+    /// Of a dialogue a line's conversation may be refused, and then what is said in it: that is one refused line.
+    private mutating func note(_ refusal: Refusal, _ line: Int, _ refusals: inout [(line: Int, refusal: Refusal)]) {
+        if refusals.last?.line == line { return }
+        count.take(refusal)
+        refusals.append((line, refusal))
     }
 
     /// Writes what waits for its sync, and the files.

@@ -92,6 +92,26 @@ import Testing
         #expect(try EventStore.verify(at: directory.store).problems.contains { $0.contains("I2: log \(log)") || $0.contains("I6: log \(log)") })
     }
 
+    @Test("A forged total is found: conversations, messages, runs", arguments: [0, 1, 2]) func forgedTotal(_ which: Int) throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking((1...10).map { created($0) })
+        try fill(store, 1...10, from: 0)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        var state = try archive.environment.read { try archive.state($0) }
+        switch which {
+        case 0: state.conversations += 1
+        case 1: state.messages -= 1
+        default: state.runs += 1
+        }
+        let forged = Archive.sealed(Archive.MetaKey.state, state.encode())
+        try archive.environment.write { try $0.put(archive.meta, Archive.MetaKey.state, forged) }
+        archive.environment.close()
+        let problems = try EventStore.verify(at: directory.store).problems
+        #expect(problems.count == 1 && problems[0].contains(["conversations", "messages", "runs"][which]), "\(problems)")
+    }
+
     @Test("Reading every log keeps none in memory") func readersKeepNothing() throws {
         let store = try EventStore.open(at: directory.store)
         _ = try store.appendBlocking((1...50).map { created($0) })

@@ -77,6 +77,11 @@ import StoreTesting
                 "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"y\"}}]}\n[DONE]",
                 ["x", "y"], "stop"
             ),
+            // A whole answer's choice within a stream: no text, but its end mark counts.
+            (
+                "{\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n{\"choices\":[{\"index\":0,\"message\":{\"content\":\"x\"},\"finish_reason\":\"length\"}]}",
+                ["x"], "length"
+            ),
             ("{\"choices\":[]}\nnot json\n[]\n{\"error\":{\"message\":\"m\"}}", [], "error"),
             (
                 "{\"type\":\"response.output_text.delta\",\"delta\":\"t\"}\n{\"type\":\"error\"}\n{\"type\":\"response.failed\",\"response\":{\"error\":{}}}",
