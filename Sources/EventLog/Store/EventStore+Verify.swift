@@ -172,7 +172,8 @@ private struct Verifier {
         }
         if report.problems.isEmpty {
             for (what, told, found) in [
-                ("messages", state.messages, counts.messages), ("conversations", state.conversations, counts.conversations), ("runs", state.runs, report.segments),
+                ("messages", state.messages, counts.messages), ("conversations", state.conversations, counts.conversations),
+                ("runs", state.runs, report.segments),
             ] where told != found { note("the archive's state counts \(told) \(what), what it holds \(found)", &report) }
         }
 
