@@ -44,7 +44,7 @@ extension HubConnection {
                 switch result {
                 case .success(let outcomes): batch.take(outcomes, of: part)
                 case .failure(let error as EventLogError) where error.code == .diskFull:
-                    batch.hadNoRoom(for: part, &fullLogs)
+                    if let bytes = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: bytes, error) }
                     hub.noteStore()
                 // Not answered: the replica will ask again, which is safe (I3).
                 case .failure(let error): return guarded { throw error }
