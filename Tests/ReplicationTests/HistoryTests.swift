@@ -83,6 +83,8 @@ import Testing
             let first = try #require(try device.store.timeline(of: id, .around(joinedSeq), limit: 10))
             #expect(!first.hasBefore && first.hole == nil)
             #expect(try device.store.lobby(of: eve).rows.map(\.unread) == [40])
+            // The hub's own store shows the whole, as the model does; they agree from what she reads or writes on.
+            #expect(try world.hubStore.lobby(of: eve).rows.map(\.unread) == [80])
             // With whom it was created has everything.
             let whole = try world.device(bob)
             try await settle(world, whole)
@@ -100,6 +102,7 @@ import Testing
             session.connection.outboxChanged()
             try await eventually { try texts(world.hubStore, id).last == "mine" }
             try await eventually { try texts(device.store, id) == after + ["live", "mine"] }
+            for store in [device.store, world.hubStore] { #expect(try store.lobby(of: eve).rows.map(\.unread) == [0]) }
             session.connection.end()
             try await eventually { session.end != nil }
             #expect(device.holes.isEmpty)

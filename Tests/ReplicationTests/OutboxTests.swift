@@ -177,4 +177,31 @@ import Testing
             #expect(try second.store.timeline(of: chat)?.messages == world.hubStore.timeline(of: chat)?.messages)
         }
     }
+
+    @Test("a chunk in whose place another text stands is refused again when it is asked for again, the same text is a repeat")
+    func chunkAskedForAgain() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: bob)
+            let id = MessageID.random()
+            func event(_ content: Event.Content) -> Event { Event(conversation: chat, author: bob, content: content) }
+            func chunk(_ text: String) -> Event { event(.chunkAppended(message: id, index: 0, text: text)) }
+            _ = try await world.hubStore.append(event(.messageSent(Event.Message(id: id, role: .assistant, text: "", isStreaming: true))))
+            _ = try await world.hubStore.append(chunk("ours"))
+            func answers(_ counter: UInt64, _ text: String, isFirst: Bool) async throws -> (refused: [String], repeats: [Bool]) {
+                let peer = try await RawPeer(world.hub, bob)
+                var entry = OutboxEntry(
+                    id: 1, event: chunk(text), origin: Origin(replica: peer.replica, counter: counter, hlc: HLC(milliseconds: 5)), nonce: [])
+                entry.state = .sent
+                peer.send(.push([entry.pushed(isFirstSending: isFirst, sessionReplica: peer.replica)]))
+                try await eventually { peer.answers == 1 }
+                peer.end()
+                return (peer.refused.map(\.code), peer.accepted.map(\.isDuplicate))
+            }
+            #expect(try await answers(1, "another", isFirst: true) == ([RefusalCode.messageConflict.rawValue], []))
+            #expect(try await answers(2, "ours", isFirst: true) == ([], [true]))
+            try world.reopenHub(log: { Issue.record("\($0)") }, after: { _ in })
+            #expect(try await answers(1, "another", isFirst: false) == ([RefusalCode.messageConflict.rawValue], []))
+            #expect(try await answers(2, "ours", isFirst: false) == ([], [true]))
+        }
+    }
 }
