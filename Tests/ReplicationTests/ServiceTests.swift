@@ -19,7 +19,8 @@ import Testing
             let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
             let hub = try Hub(store: world.hubStore, options: .anyUser(services: [eve]))
             let service = try await RawPeer(hub, eve) { $0.scope = scope }
-            service.send(.push([ada, bob, eve].enumerated().map { Self.pushed(message("for \($1.string)", in: chat, by: $1), service.replica, UInt64($0) + 1) }))
+            let events = [ada, bob, eve].map { message("for \($0.string)", in: chat, by: $0) }
+            service.send(.push(events.enumerated().map { Self.pushed($1, service.replica, UInt64($0) + 1) }))
             try await eventually { service.answers == 3 }
             #expect(service.accepted.map(\.counter) == [1, 2] && service.refused.map(\.code) == [RefusalCode.notParticipant.rawValue])
             let other = try await RawPeer(hub, bob)
