@@ -60,16 +60,20 @@ import Testing
             try await world.sync(device)
             disk.set(isFull: true)
             _ = try device.append(message(String(repeating: "x", count: 1 << 20), in: chat, by: ada))
+            let small = try await world.hubStore.createConversation(.group, author: bob)
             for _ in 0..<2 {
                 let end = Monitor<Bye?>(nil)
                 let connection = InProcess.connect(device, to: hub) { if case .ended(let bye) = $0 { end.withLock { $0 = bye } } }
                 let failures = world.hubStore.log.writeFailures
                 try await eventually { world.hubStore.log.writeFailures > failures }
                 try await Task.sleep(for: .milliseconds(300))
+                // What is stored meanwhile does not say that there is room for what waits.
+                _ = try await world.hubStore.send("small", to: small, from: bob)
                 // The device is heard of meanwhile.
                 for _ in 0..<6 {
                     clock.withLock { $0 += 9_900 }
                     hub.tick()
+                    #expect(!hub.statistics.isWritable)
                     try await Task.sleep(for: .milliseconds(50))
                 }
                 #expect(end.withLock { $0 } == nil)

@@ -83,6 +83,8 @@ import Testing
             let first = try #require(try device.store.timeline(of: id, .around(joinedSeq), limit: 10))
             #expect(!first.hasBefore && first.hole == nil)
             #expect(try device.store.lobby(of: eve).rows.map(\.unread) == [40])
+            // The hub's own store shows the whole, as the model does; they agree from what she reads or writes on.
+            #expect(try world.hubStore.lobby(of: eve).rows.map(\.unread) == [80])
             // With whom it was created has everything.
             let whole = try world.device(bob)
             try await settle(world, whole)
@@ -100,6 +102,7 @@ import Testing
             session.connection.outboxChanged()
             try await eventually { try texts(world.hubStore, id).last == "mine" }
             try await eventually { try texts(device.store, id) == after + ["live", "mine"] }
+            for store in [device.store, world.hubStore] { #expect(try store.lobby(of: eve).rows.map(\.unread) == [0]) }
             session.connection.end()
             try await eventually { session.end != nil }
             #expect(device.holes.isEmpty)
@@ -130,6 +133,43 @@ import Testing
             try await eventually { try texts(device.store, id) == after + ["live"] }
             session.connection.end()
             try await eventually { session.end != nil }
+        }
+    }
+
+    @Test("What is asked for while a history begins later comes from there on if it is opened before the answer (seed 17579)", arguments: [false, true])
+    func openedMeanwhile(_ wantsPage: Bool) async throws {
+        try await withWorld { world in
+            let (id, _) = try await conversation(world)
+            let log = LogID.conversation(id)
+            let clock = Monitor<UInt64>(1_000_000)
+            var options = HubOptions.anyUser()
+            // Nothing is given back to an allowance before the clock goes on.
+            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
+            let hub = try Hub(store: world.hubStore, options: options)
+            let peer = try await RawPeer(hub, eve)
+            func isCaughtUp() -> Bool { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+            try await eventually { isCaughtUp() }
+            peer.forget()
+            peer.spendAllBut(1)
+            peer.send(.fetch((wantsPage ? [Fetch(log: log, from: 0, through: 5)] : []) + [Fetch(log: log, from: 3, through: 0)]))
+            peer.send(.ping(1))
+            try await eventually { peer.frames.contains(.pong(1)) }
+            #expect(peer.frames == [.pong(1)])
+            try await setHistory(nil, of: id, world)
+            clock.withLock { $0 += 5000 }
+            hub.tick()
+            try await eventually { isCaughtUp() }
+            var seqs: Set<Seq> = []
+            for frame in peer.frames {
+                switch frame {
+                case .segment(let segment): for event in try SegmentCodec.decode(segment.run) { seqs.insert(event.seq) }
+                case .events(let events):
+                    for item in events.items { seqs.insert(try EventCodec.decode(envelope: item.envelope, body: item.body).seq) }
+                default: break
+                }
+            }
+            #expect(try seqs == Set(3...world.hubStore.log.lastSeq(of: log)))
+            peer.end()
         }
     }
 

@@ -145,4 +145,63 @@ import Testing
             }
         }
     }
+
+    @Test("of two devices of one user that stream under one id, what the hub has from the other fails visibly", arguments: ["", "opened otherwise"])
+    func twoStreamsUnderOneID(_ opening: String) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: bob)
+            let first = try world.device(bob), second = try world.device(bob)
+            for device in [first, second] { try await world.sync(device) }
+            let id = MessageID.random()
+            func stream(_ texts: [String], _ opening: String, on device: Replica) throws {
+                let begin = Event.Message(id: id, role: .assistant, text: opening, isStreaming: true)
+                let chunks = texts.enumerated().map { Event.Content.chunkAppended(message: id, index: UInt32($0.offset), text: $0.element) }
+                try device.append(([.messageSent(begin)] + chunks).map { Event(conversation: chat, author: bob, content: $0) })
+            }
+            try stream(["a0 ", "same ", "a2 "], "", on: first)
+            try stream(["b0 ", "same ", "b2 ", "b3 "], opening, on: second)
+            for device in [first, second, first] { try await world.sync(device) }
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["a0 same a2 b3 "])
+            #expect(first.outbox.isEmpty)
+            let failed = second.outbox.filter(\.isFailed)
+            func text(_ entry: OutboxEntry) -> String? { if case .chunkAppended(_, _, let text) = entry.event.content { text } else { nil } }
+            #expect(failed.compactMap(text) == ["b0 ", "b2 "])
+            #expect(failed.allSatisfy { $0.state == .failed(code: RefusalCode.messageConflict.rawValue, detail: "") })
+            #expect(second.outbox.count == (opening.isEmpty ? 2 : 3))
+            // The answer is the same for ever, and its screens say so.
+            try second.retry()
+            try await world.sync(second)
+            #expect(second.outbox.filter(\.isFailed).compactMap(text).contains("b0 "))
+            #expect(try second.store.lobby(of: bob).rows[0].unconfirmed != nil)
+            try second.discard()
+            #expect(try second.store.timeline(of: chat)?.messages == world.hubStore.timeline(of: chat)?.messages)
+        }
+    }
+
+    @Test("a chunk in whose place another text stands is refused again when it is asked for again, the same text is a repeat")
+    func chunkAskedForAgain() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: bob)
+            let id = MessageID.random()
+            func event(_ content: Event.Content) -> Event { Event(conversation: chat, author: bob, content: content) }
+            func chunk(_ text: String) -> Event { event(.chunkAppended(message: id, index: 0, text: text)) }
+            _ = try await world.hubStore.append(event(.messageSent(Event.Message(id: id, role: .assistant, text: "", isStreaming: true))))
+            _ = try await world.hubStore.append(chunk("ours"))
+            func answers(_ counter: UInt64, _ text: String, isFirst: Bool) async throws -> (refused: [String], repeats: [Bool]) {
+                let peer = try await RawPeer(world.hub, bob)
+                var entry = OutboxEntry(
+                    id: 1, event: chunk(text), origin: Origin(replica: peer.replica, counter: counter, hlc: HLC(milliseconds: 5)), nonce: [])
+                entry.state = .sent
+                peer.send(.push([entry.pushed(isFirstSending: isFirst, sessionReplica: peer.replica)]))
+                try await eventually { peer.answers == 1 }
+                peer.end()
+                return (peer.refused.map(\.code), peer.accepted.map(\.isDuplicate))
+            }
+            #expect(try await answers(1, "another", isFirst: true) == ([RefusalCode.messageConflict.rawValue], []))
+            #expect(try await answers(2, "ours", isFirst: true) == ([], [true]))
+            try world.reopenHub(log: { Issue.record("\($0)") }, after: { _ in })
+            #expect(try await answers(1, "another", isFirst: false) == ([RefusalCode.messageConflict.rawValue], []))
+            #expect(try await answers(2, "ours", isFirst: false) == ([], [true]))
+        }
+    }
 }

@@ -29,6 +29,11 @@ final class RawPeer: Sendable {
     /// As if the peer had had so many events read beyond its allowance.
     func overspend(_ events: Int) { connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: WorkAllowance.eventsMax + events)) } }
 
+    /// As if the peer might have just so many events read.
+    func spendAllBut(_ events: Int) {
+        connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: connection.allowance.left - events)) }
+    }
+
     /// What it takes of its allowance to answer what is asked about a damaged run.
     func cost(of damaged: DamagedRun) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in

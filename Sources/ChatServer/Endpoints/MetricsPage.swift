@@ -26,6 +26,6 @@ enum MetricsPage {
         text.counter("convstore_hub_events_accepted_total", "Pushed events that were accepted.", hub.eventsAccepted)
         text.counter("convstore_hub_events_refused_total", "Pushed events that were refused.", hub.eventsRefused)
         text.counter("convstore_hub_write_failures_total", "Writes of the store that failed: the disk is full, or fails.", hub.writeFailures)
-        text.gauge("convstore_hub_store_writable", "1 if the store's last write succeeded, else 0.", hub.isWritable ? 1 : 0)
+        text.gauge("convstore_hub_store_writable", "1 if the store's last write succeeded and nothing waits for room, else 0.", hub.isWritable ? 1 : 0)
     }
 }

@@ -27,7 +27,7 @@ package struct HubEndpoint: SyncEndpoint {
     package func shutdown() { hub.shutdown() }
     package var hindrance: String? {
         guard (try? hub.store.log.checkOpen()) != nil else { return "the store is closed" }
-        switch hub.store.log.writeFailure?.code {
+        switch hub.hindrance?.code {
         case nil: return nil
         case .some(.diskFull): return "the store's disk is full"
         case .some: return "a write or sync of the store failed: see the log"

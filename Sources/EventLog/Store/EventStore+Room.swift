@@ -17,6 +17,12 @@ extension EventStore {
         }
     }
 
+    /// Whether there would be room for an event of so many bytes.
+    package func hasRoom(for bytes: Int) -> Bool {
+        guard let journal else { return false }
+        return leadership.withLock { _ in if case .ready? = try? journal.reserve(bytes) { true } else { false } }
+    }
+
     /// A commit failed, which wanted so many bytes of the journal.
     func note(_ error: any Error, _ wanted: Int = 0) {
         guard let error = error as? EventLogError, [.diskFull, .inputOutput, .unknownOutcome].contains(error.code) else { return }

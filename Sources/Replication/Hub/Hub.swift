@@ -18,6 +18,8 @@ public final class Hub: Sendable {
     let counters = HubCounters()
     let encoders = SegmentEncoders()
     private let lookedForRoom = Monitor<Instant?>(nil)
+    /// The largest event that waits at its device for room. Smaller ones that are stored meanwhile do not end that.
+    private let shortage = Monitor<(bytes: Int, failure: EventLogError)?>(nil)
     private let toldFailure = Monitor<EventLogError.Code?>(nil)
 
     struct State {
@@ -91,8 +93,15 @@ public final class Hub: Sendable {
     public var statistics: HubStatistics {
         var statistics = counters.statistics(connections: state.withLock { $0.connections.count })
         statistics.writeFailures = store.log.writeFailures
-        statistics.isWritable = store.log.writeFailure == nil
+        statistics.isWritable = hindrance == nil
         return statistics
+    }
+
+    /// Why not all that is sent can be stored.
+    package var hindrance: EventLogError? { store.log.writeFailure ?? shortage.withLock { $0?.failure } }
+
+    func noteShortage(of bytes: Int, _ failure: EventLogError) {
+        shortage.withLock { if $0.map({ $0.bytes < bytes }) ?? true { $0 = (bytes, failure) } }
     }
 
     /// Not at each tick, as it may write.
@@ -103,12 +112,18 @@ public final class Hub: Sendable {
             looked = now
             return true
         }
-        if isTime { store.log.lookForRoom() }
+        guard isTime else { return }
+        store.log.lookForRoom()
+        guard let wanted = shortage.withLock({ $0?.bytes }), store.log.hasRoom(for: wanted + Self.eventOverhead) else { return }
+        shortage.withLock { if $0?.bytes == wanted { $0 = nil } }
     }
+
+    /// What an event takes in the journal beside its body, at most.
+    private static let eventOverhead = 2048
 
     /// Tells when the store begins or ceases to fail: once for all peers that meet it.
     func noteStore() {
-        let failure = store.log.writeFailure
+        let failure = hindrance
         let isNews = toldFailure.withLock { told in
             defer { told = failure?.code }
             return told != failure?.code
@@ -239,7 +254,7 @@ public struct HubStatistics: Hashable, Sendable {
     public var eventsRefused: UInt64
     /// Commits that failed, as the disk is full or fails.
     public var writeFailures: UInt64 = 0
-    /// Whether the last one succeeded.
+    /// Whether the last one succeeded, and nothing waits at its device for room.
     public var isWritable = true
 }
 

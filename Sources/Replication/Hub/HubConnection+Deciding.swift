@@ -44,7 +44,7 @@ extension HubConnection {
                 switch result {
                 case .success(let outcomes): batch.take(outcomes, of: part)
                 case .failure(let error as EventLogError) where error.code == .diskFull:
-                    batch.hadNoRoom(for: part, &fullLogs)
+                    if let bytes = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: bytes, error) }
                     hub.noteStore()
                 // Not answered: the replica will ask again, which is safe (I3).
                 case .failure(let error): return guarded { throw error }
@@ -58,7 +58,12 @@ extension HubConnection {
         isPushing = false
         if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
         for (decision, bytes, outcomes) in batch.decided {
-            var answers = decision.answers(outcomes) { isStranger(to: $0) }
+            var answers: (accepted: [Accepted], refused: [Refused])
+            do {
+                answers = try decision.answers(outcomes, isStranger: { isStranger(to: $0) }, isOther: { try isOther($0, at: $1) })
+            } catch {
+                return guarded { throw error }
+            }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
                 allowance.spend(Effort(events: Self.duplicateCost))
                 // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was.
@@ -73,6 +78,14 @@ extension HubConnection {
         // Names that a peer makes up must not be gathered for ever.
         if fullLogs.count > Self.fullLogsMax { return endFull() }
         decideNext()
+    }
+
+    /// Whether another chunk stands where a store says that this one was recorded. An erased text can no longer tell; its sender's word is taken.
+    private func isOther(_ event: Event, at seq: Seq) throws -> Bool {
+        guard case .chunkAppended(let id, let index, let text) = event.content, let held = try hub.store.log.event(in: event.log, at: seq), !held.isErased,
+            case .chunkAppended(id, index, let other) = held.event.content
+        else { return false }
+        return !text.utf8.elementsEqual(other.utf8)
     }
 
     /// Whether the peer never took part in a conversation. A service may see all of them.

@@ -41,15 +41,19 @@ struct PushBatch {
     }
 
     /// Nothing of a part was written: it is halved until what has no room stands alone.
-    mutating func hadNoRoom(for part: [Int], _ fullLogs: inout Set<LogID>) {
+    ///
+    /// Returns the bytes of an event that stood alone.
+    mutating func hadNoRoom(for part: [Int], _ fullLogs: inout Set<LogID>) -> Int? {
         guard part.count > 1 else {
             let event = submissions[part[0]].event
-            least = min(least, Self.bytes(event))
+            let bytes = Self.bytes(event)
+            least = min(least, bytes)
             fullLogs.insert(event.log)
-            return
+            return bytes
         }
         parts.append(Array(part[(part.count / 2)...]))
         parts.append(Array(part[..<(part.count / 2)]))
+        return nil
     }
 
     private static func bytes(_ event: Event) -> Int {

@@ -58,9 +58,10 @@ struct PushDecision {
     /// - Parameters:
     ///   - outcomes: of each submission; `nil`: it was not decided and stays unanswered.
     ///   - isStranger: whether the peer never took part in a conversation: it is told nothing that a conversation which is not there would not tell.
+    ///   - isOther: whether what stands at a seq says something else than the event that the store calls its repeat.
     func answers(
-        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool
-    ) -> (accepted: [Accepted], refused: [Refused]) {
+        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool, isOther: (Event, Seq) throws -> Bool
+    ) rethrows -> (accepted: [Accepted], refused: [Refused]) {
         let outcomes = Array(outcomes)
         var accepted: [Accepted] = []
         var refused: [Refused] = []
@@ -75,6 +76,9 @@ struct PushDecision {
                 }
                 switch outcomes[index] {
                 case .accepted(let receipt): accept(receipt, isDuplicate: false)
+                // A store goes by a chunk's index alone; who wrote it on another device must hear that it is not there.
+                case .duplicate(let receipt) where try isOther(submissions[index].event, receipt.seq):
+                    refused.append(Self.refusal(log, origin, RefusalCode.messageConflict.rawValue, ""))
                 case .duplicate(let receipt): accept(receipt, isDuplicate: true)
                 case .refused(let refusal) where refusal.code == .notParticipant && isStranger(submissions[index].event.conversation):
                     refused.append(Self.refusal(log, origin, RefusalCode.unknownConversation.rawValue, ""))
