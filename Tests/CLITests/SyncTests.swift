@@ -232,6 +232,8 @@ import Testing
         }
         #expect(try status(Device("user-8", in: folder, ada.user), hub.url) == 64)
         #expect(try status(ada, "http://localhost/v1/sync") == 64)
+        // Nothing is made before it is clear whose it is, and of which hub.
+        #expect(try status(Device("new", in: folder, "new"), "nonsense") == 64 && !FileManager.default.fileExists(atPath: folder["new"]))
         #expect(try status(ada, "ws://127.0.0.1:1/v1/sync") == 69)
         #expect(try status(ada, hub.url + "/none") == 69)
         let plain = folder["plain"]

@@ -12,6 +12,8 @@ struct Syncing {
     var verifies = false
 
     func run(_ server: ServerOptions) throws {
+        // Before a replica is made, which would be its user's for ever.
+        _ = try ServerURL(server.url, .webSocket)
         var options = server.options()
         options.scope = scope
         options.follows = follows
