@@ -37,6 +37,7 @@ struct Convstore: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         Terminal.occupyStandardDescriptors()
         do {
+            try refuseDashes(CommandLine.arguments.dropFirst())
             var command = try parseAsRoot()
             try command.run()
             try StandardOutput.shared.flush()
@@ -46,6 +47,14 @@ struct Convstore: ParsableCommand {
             Signals.die(of: error.signal)
         } catch {
             Glibc.exit(end(with: error))
+        }
+    }
+
+    /// A text that begins with `-` would be read as options, letter by letter: one with an h in it as a call for help, that does nothing and exits with 0.
+    private static func refuseDashes(_ arguments: some Sequence<String>) throws {
+        for argument in arguments.prefix(while: { $0 != "--" }) where argument.utf8.first == UInt8(ascii: "-") && argument != "-" && argument != "-h" {
+            if argument.utf8.dropFirst().first == UInt8(ascii: "-") { continue }
+            throw Failure(.usage, "\"\(argument)\" begins with -, as options do: put a text behind the options and a --, and an option's value behind its =")
         }
     }
 

@@ -127,6 +127,22 @@ import Testing
         #expect(try rows(chat)[0]["text"] as? String == "two\nlines\n")
     }
 
+    @Test("A text that begins with - is not taken for a call for help: exit 64 says where it goes", arguments: ["- the bread", "-> this", "-1", "-help"])
+    func dashes(text: String) throws {
+        let chat = try new()
+        for arguments in [["send", chat, text], ["edit", chat, "@2", text], ["new", "--title", text]] {
+            let outcome = try Program.run([arguments[0], "--store", store, "--author", "ada"] + arguments.dropFirst())
+            #expect(outcome.status == 64)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.contains("\"\(text)\" begins with -"))
+        }
+        #expect(try rows(chat).isEmpty)
+        #expect(try Program.run("send", "--store", store, "--author", "ada", chat, "--", text).status == 0)
+        #expect(try rows(chat)[0]["text"] as? String == text)
+        #expect(try new("--title=\(text)").isEmpty == false)
+        #expect(try Program.run("send", "-h").status == 0)
+    }
+
     @Test("window answers with rows, an estimate named as one, and the seqs that it chose")
     func window() throws {
         let chat = try new()
