@@ -101,6 +101,24 @@ import Testing
         try store.close()
     }
 
+    @Test("A narrow lobby shows enough of each id to name it, where that leaves room for a title", arguments: [20, 21, 30, 47])
+    func narrowIDs(columns: Int) throws {
+        let folder = try Folder()
+        let store = try ConversationStore.open(at: folder["store"])
+        let ada = UserID("ada")!
+        let ids = [0x1234_5678, 0x1234_9999, 0xABCD_EF01].map { ConversationID(high: $0 << 32, low: 7) }
+        let content = Event.Content.conversationCreated(kind: .group, title: "A long title that is cut", participants: [])
+        _ = try store.log.appendBlocking(ids.map { Submission(Event(conversation: $0, author: ada, content: content)) })
+        let rows = try store.lobby(of: ada).rows
+        // On the same day.
+        let lines = LobbyView(rows, of: ada).lines(columns: columns, now: rows[0].order.milliseconds)
+        try store.close()
+        let shown = lines.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
+        #expect(shown.map { $0.hasPrefix("abcdef  A") } == [columns >= 25, false, false])
+        #expect(shown[1].hasPrefix(columns >= 25 ? "123499  A long" : "A long"))
+        #expect(shown.allSatisfy { DisplayWidth.of($0) == columns })
+    }
+
     @Test("Text is broken at spaces, between wide characters, and in words that are longer than a line")
     func wrapping() {
         #expect(TextWrap.lines("one two three", columns: 7) == ["one two", "three"])
