@@ -37,6 +37,7 @@ struct Convstore: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         Terminal.occupyStandardDescriptors()
         do {
+            try refuseForeignBytes()
             try refuseDashes(CommandLine.arguments.dropFirst())
             var command = try parseAsRoot()
             try command.run()
@@ -47,6 +48,14 @@ struct Convstore: ParsableCommand {
             Signals.die(of: error.signal)
         } catch {
             Glibc.exit(end(with: error))
+        }
+    }
+
+    /// Bytes that are no UTF-8 would be read as U+FFFD, and that be sent; users and paths that differ in them alone would be the same.
+    private static func refuseForeignBytes() throws {
+        for place in CommandLine.arguments.indices {
+            guard let bytes = CommandLine.unsafeArgv[place], String(validatingCString: bytes) == nil else { continue }
+            throw Failure(.usage, "argument \(place), \"\(String(cString: bytes))\", is not UTF-8")
         }
     }
 

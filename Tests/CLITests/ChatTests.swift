@@ -143,6 +143,28 @@ import Testing
         #expect(try Program.run("send", "-h").status == 0)
     }
 
+    @Test("What is not UTF-8 is refused, as an argument (64) and on standard input (65), and nothing is stored")
+    func foreignBytes() throws {
+        let chat = try new()
+        for (script, status) in [
+            (#"exec "$0" send --store "$1" --author ada "$2" "$(printf 'caf\351')""#, 64),
+            (#"exec "$0" send --store "$1" --author "$(printf 'ad\341')" "$2" x"#, 64),
+            (#"printf 'caf\351' | "$0" send --store "$1" --author ada "$2" -"#, 65),
+        ] {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: "/bin/sh")
+            process.arguments = ["-c", script, Program.path, store, chat]
+            let errors = Pipe()
+            process.standardError = errors
+            process.standardOutput = FileHandle.nullDevice
+            try process.run()
+            process.waitUntilExit()
+            #expect(process.terminationStatus == status, "\(script)")
+            #expect(String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self).contains("is not UTF-8"))
+        }
+        #expect(try rows(chat).isEmpty)
+    }
+
     @Test("window answers with rows, an estimate named as one, and the seqs that it chose")
     func window() throws {
         let chat = try new()
