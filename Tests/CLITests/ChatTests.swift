@@ -120,6 +120,17 @@ import Testing
         #expect(try run("delete", chat, "00000002", "--author", "ada").object()["message_id"] as? String == ids[1])
     }
 
+    @Test("A message that is being streamed is found though a thousand were sent after it")
+    func interruptsFarBack() throws {
+        let (chat, first) = (Lines.id(0), Lines.id(1))
+        var lines = Lines.created(0) + Lines.sent(0, message: 1, "").replacing(#""text""#, with: #""streaming":true,"text""#)
+        // Ids of their own: those of `Lines` have two digits.
+        for number in 1000..<2000 { lines += Lines.sent(0, message: 2, "x").replacing(Lines.id(2), with: "00000002-0000-4000-8000-00000000\(number)") }
+        #expect(try Program.run("import", "--store", store, folder.write("events.jsonl", lines)).status == 0)
+        #expect(try run("interrupt", chat, "--author", "b").object()["message_id"] as? String == first)
+        #expect(try run("interrupt", chat, "--author", "b").errors.contains("message_closed"))
+    }
+
     @Test("- takes the text from standard input, without the last line's end")
     func standardInput() throws {
         let chat = try new()
