@@ -37,6 +37,8 @@ struct Convstore: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         Terminal.occupyStandardDescriptors()
         do {
+            try refuseForeignBytes()
+            try refuseDashes(CommandLine.arguments.dropFirst())
             var command = try parseAsRoot()
             try command.run()
             try StandardOutput.shared.flush()
@@ -46,6 +48,22 @@ struct Convstore: ParsableCommand {
             Signals.die(of: error.signal)
         } catch {
             Glibc.exit(end(with: error))
+        }
+    }
+
+    /// Bytes that are no UTF-8 would be read as U+FFFD, and that be sent; users and paths that differ in them alone would be the same.
+    private static func refuseForeignBytes() throws {
+        for place in CommandLine.arguments.indices {
+            guard let bytes = CommandLine.unsafeArgv[place], String(validatingCString: bytes) == nil else { continue }
+            throw Failure(.usage, "argument \(place), \"\(String(cString: bytes))\", is not UTF-8")
+        }
+    }
+
+    /// A text that begins with `-` would be read as options, letter by letter: one with an h in it as a call for help, that does nothing and exits with 0.
+    private static func refuseDashes(_ arguments: some Sequence<String>) throws {
+        for argument in arguments.prefix(while: { $0 != "--" }) where argument.utf8.first == UInt8(ascii: "-") && argument != "-" && argument != "-h" {
+            if argument.utf8.dropFirst().first == UInt8(ascii: "-") { continue }
+            throw Failure(.usage, "\"\(argument)\" begins with -, as options do: put a text behind the options and a --, and an option's value behind its =")
         }
     }
 

@@ -120,11 +120,60 @@ import Testing
         #expect(try run("delete", chat, "00000002", "--author", "ada").object()["message_id"] as? String == ids[1])
     }
 
+    @Test("A message that is being streamed is found though a thousand were sent after it")
+    func interruptsFarBack() throws {
+        let (chat, first) = (Lines.id(0), Lines.id(1))
+        var lines = Lines.created(0) + Lines.sent(0, message: 1, "").replacing(#""text""#, with: #""streaming":true,"text""#)
+        // Ids of their own: those of `Lines` have two digits.
+        for number in 1000..<2000 { lines += Lines.sent(0, message: 2, "x").replacing(Lines.id(2), with: "00000002-0000-4000-8000-00000000\(number)") }
+        #expect(try Program.run("import", "--store", store, folder.write("events.jsonl", lines)).status == 0)
+        #expect(try run("interrupt", chat, "--author", "b").object()["message_id"] as? String == first)
+        #expect(try run("interrupt", chat, "--author", "b").errors.contains("message_closed"))
+    }
+
     @Test("- takes the text from standard input, without the last line's end")
     func standardInput() throws {
         let chat = try new()
         #expect(try Program.run("send", "--store", store, chat, "-", "--author", "ada", input: "two\nlines\n\n").status == 0)
         #expect(try rows(chat)[0]["text"] as? String == "two\nlines\n")
+    }
+
+    @Test("A text that begins with - is not taken for a call for help: exit 64 says where it goes", arguments: ["- the bread", "-> this", "-1", "-help"])
+    func dashes(text: String) throws {
+        let chat = try new()
+        for arguments in [["send", chat, text], ["edit", chat, "@2", text], ["new", "--title", text]] {
+            let outcome = try Program.run([arguments[0], "--store", store, "--author", "ada"] + arguments.dropFirst())
+            #expect(outcome.status == 64)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.contains("\"\(text)\" begins with -"))
+        }
+        #expect(try rows(chat).isEmpty)
+        #expect(try Program.run("send", "--store", store, "--author", "ada", chat, "--", text).status == 0)
+        #expect(try rows(chat)[0]["text"] as? String == text)
+        #expect(try new("--title=\(text)").isEmpty == false)
+        #expect(try Program.run("send", "-h").status == 0)
+    }
+
+    @Test("What is not UTF-8 is refused, as an argument (64) and on standard input (65), and nothing is stored")
+    func foreignBytes() throws {
+        let chat = try new()
+        for (script, status) in [
+            (#"exec "$0" send --store "$1" --author ada "$2" "$(printf 'caf\351')""#, 64),
+            (#"exec "$0" send --store "$1" --author "$(printf 'ad\341')" "$2" x"#, 64),
+            (#"printf 'caf\351' | "$0" send --store "$1" --author ada "$2" -"#, 65),
+        ] {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: "/bin/sh")
+            process.arguments = ["-c", script, Program.path, store, chat]
+            let errors = Pipe()
+            process.standardError = errors
+            process.standardOutput = FileHandle.nullDevice
+            try process.run()
+            process.waitUntilExit()
+            #expect(process.terminationStatus == status, "\(script)")
+            #expect(String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self).contains("is not UTF-8"))
+        }
+        #expect(try rows(chat).isEmpty)
     }
 
     @Test("window answers with rows, an estimate named as one, and the seqs that it chose")

@@ -84,6 +84,14 @@ import Testing
         #expect(try Program.run("verify", "--store", store, "--projections").status == 0)
     }
 
+    @Test("Tabs, line ends, and pictures and words whose joiner begins a delta are typed as a chat shows them")
+    func typed() throws {
+        let deltas = [#"\tif x {\r\n"#, "👨", #"\u200d👩"#, " می", #"\u200cخواهم"#, #"\u200b"#, #"\r\n"#]
+        let input = deltas.map(Self.delta).joined()
+        let outcome = try Program.run("record", "--store", store, chat, "--author", "bot", input: input)
+        #expect(outcome.output == "    if x {\n👨\u{200D}👩 می\u{200C}خواهم\\u{200B}\n")
+    }
+
     @Test("Who stops reading the text does not stop the recording")
     func readerGoes() throws {
         let text = String(repeating: "word ", count: 4000)

@@ -101,6 +101,24 @@ import Testing
         try store.close()
     }
 
+    @Test("A narrow lobby shows enough of each id to name it, where that leaves room for a title", arguments: [20, 21, 30, 47])
+    func narrowIDs(columns: Int) throws {
+        let folder = try Folder()
+        let store = try ConversationStore.open(at: folder["store"])
+        let ada = UserID("ada")!
+        let ids = [0x1234_5678, 0x1234_9999, 0xABCD_EF01].map { ConversationID(high: $0 << 32, low: 7) }
+        let content = Event.Content.conversationCreated(kind: .group, title: "A long title that is cut", participants: [])
+        _ = try store.log.appendBlocking(ids.map { Submission(Event(conversation: $0, author: ada, content: content)) })
+        let rows = try store.lobby(of: ada).rows
+        // On the same day.
+        let lines = LobbyView(rows, of: ada).lines(columns: columns, now: rows[0].order.milliseconds)
+        try store.close()
+        let shown = lines.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
+        #expect(shown.map { $0.hasPrefix("abcdef  A") } == [columns >= 25, false, false])
+        #expect(shown[1].hasPrefix(columns >= 25 ? "123499  A long" : "A long"))
+        #expect(shown.allSatisfy { DisplayWidth.of($0) == columns })
+    }
+
     @Test("Text is broken at spaces, between wide characters, and in words that are longer than a line")
     func wrapping() {
         #expect(TextWrap.lines("one two three", columns: 7) == ["one two", "three"])
@@ -118,6 +136,7 @@ import Testing
         arguments: [
             ("abc", 3), ("日本", 4), ("e\u{301}", 1), ("한", 2), ("\u{1112}\u{1161}\u{11AB}", 2), ("👩‍👩‍👧", 2), ("👍🏽", 2), ("🇩🇪", 2), ("1\u{FE0F}\u{20E3}", 2),
             ("\u{FF76}\u{FF9E}", 2), ("\u{FF8A}\u{FF9F}\u{FF76}", 3), ("\u{0E01}\u{0E33}", 2), ("\u{0E9B}\u{0EB3}", 2), ("\u{0915}\u{093E}", 2),
+            ("\u{1F202}", 2), ("\u{1F237}", 2), ("\u{1F21A}", 2), ("\u{FE12}", 2), ("\u{2329}", 2), ("\u{3248}", 1), ("\u{4DC0}", 2), ("☰", 2),
         ])
     func columns(text: String, columns: Int) { #expect(DisplayWidth.of(text) == columns) }
 

@@ -12,18 +12,28 @@ struct Interrupt: ParsableCommand {
     @Option(help: "Why.")
     var reason = "interrupted"
 
-    /// Messages, from the newest on, among which a streamed one is looked for.
-    private static let looksAt = 1000
+    private static let pageMessages = 1000
 
     func run() throws {
         try actor.append(to: conversation, "interrupted") { store, conversation in
             if let message { return .messageInterrupted(message: try MessageName(text: message).resolve(in: conversation, store), reason: reason) }
-            let open = try store.timeline(of: conversation, .newest, limit: Self.looksAt)?.messages.filter { $0.state == .streaming } ?? []
+            let open = try Self.streamed(in: conversation, store)
             guard let first = open.first else { throw Refusal(.messageClosed, "no message is being streamed") }
             guard open.count == 1 else {
                 throw Failure(.usage, "several messages are being streamed; name one:" + open.map { "\n  \($0.id)  by \($0.author)" }.joined())
             }
             return .messageInterrupted(message: first.id, reason: reason)
         }
+    }
+
+    /// Those that are being streamed on the newest page that has any: one that was left open may lie far back.
+    private static func streamed(in conversation: ConversationID, _ store: ConversationStore) throws -> [Message] {
+        var range = TimelineRange.newest
+        while let page = try store.timeline(of: conversation, range, limit: pageMessages) {
+            let open = page.messages.filter { $0.state == .streaming }
+            guard open.isEmpty, page.hasBefore, let first = page.messages.first else { return open }
+            range = .before(first.seq)
+        }
+        return []
     }
 }

@@ -114,14 +114,14 @@ struct Recording {
 /// Types a text to standard output, harmless, as it comes. Who stops reading stops nothing.
 struct Typist {
     private(set) var isOn: Bool
-    private var isAtLineStart = true
+    private var last: Unicode.Scalar = "\n"
 
     init(isOn: Bool) { self.isOn = isOn }
 
     mutating func type(_ text: String) {
-        guard isOn, let last = text.last else { return }
-        StandardOutput.shared.write(Sanitizer.harmless(text, keepsNewlines: true))
-        isAtLineStart = last == "\n"
+        guard isOn else { return }
+        StandardOutput.shared.write(TextWrap.harmless(text, after: last))
+        last = text.unicodeScalars.last ?? last
     }
 
     mutating func show() {
@@ -131,8 +131,8 @@ struct Typist {
 
     /// Ends the line.
     mutating func finish() {
-        if isOn, !isAtLineStart { StandardOutput.shared.write("\n") }
-        isAtLineStart = true
+        if isOn, last != "\n" { StandardOutput.shared.write("\n") }
+        last = "\n"
         show()
     }
 }

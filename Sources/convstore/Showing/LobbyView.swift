@@ -3,10 +3,10 @@ import EventLog
 
 /// A chat list for people: two lines a conversation.
 struct LobbyView {
-    /// From so many columns on there is room for the ids.
+    /// From so many columns on there is room for as much of the ids as is shown elsewhere.
     private static let idsFrom = 48
 
-    /// What marks leave of a title.
+    /// What marks leave of a title, and ids where the terminal is narrow.
     private static let titleColumns = 10
 
     let rows: [LobbyRow]
@@ -24,10 +24,10 @@ struct LobbyView {
     func lines(columns: Int, now: UInt64) -> [String] {
         let columns = max(columns, 20)
         let now = LocalTime(now)
-        let ids = columns >= Self.idsFrom ? shortIDs() : []
+        let ids = columns >= Self.idsFrom ? shortIDs([8, 13, 18, 23, 36]) : narrowIDs(columns, now)
         let side = ids.first.map { $0.utf8.count + 2 } ?? 0
         return rows.enumerated().flatMap { index, row in
-            let time = LocalTime(row.lastMessage?.sentAt ?? row.order.milliseconds).short(now: now)
+            let time = time(row, now)
             let isNew = row.unread > 0
             let badge = isNew ? (row.unread > 999 ? "999+" : String(row.unread)) : ""
             let room = columns - side
@@ -53,11 +53,22 @@ struct LobbyView {
 
     private func spaces(_ count: Int) -> String { String(repeating: " ", count: max(count, 0)) }
 
-    /// As much of each id as tells it from the others here; eight digits at least.
-    private func shortIDs() -> [String] {
+    private func time(_ row: LobbyRow, _ now: LocalTime) -> String {
+        LocalTime(row.lastMessage?.sentAt ?? row.order.milliseconds).short(now: now)
+    }
+
+    /// As much of each id as tells it from the others here; none if no length does.
+    private func shortIDs(_ lengths: [Int]) -> [String] {
         let all = rows.map(\.conversation.description)
-        for length in [8, 13, 18, 23] where Set(all.map { $0.prefix(length) }).count == all.count { return all.map { String($0.prefix(length)) } }
-        return all
+        for length in lengths where Set(all.map { $0.prefix(length) }).count == all.count { return all.map { String($0.prefix(length)) } }
+        return []
+    }
+
+    /// Ids by which a conversation can be named at all, if they leave room for its title. Who types one that begins others' ids too is told so.
+    private func narrowIDs(_ columns: Int, _ now: LocalTime) -> [String] {
+        let ids = shortIDs([4, 6, 8])
+        let times = rows.map { time($0, now).utf8.count }.max() ?? 0
+        return columns - (ids.first?.utf8.count ?? 0) - 2 - times - 2 >= Self.titleColumns ? ids : []
     }
 
     private func title(_ row: LobbyRow) -> String {

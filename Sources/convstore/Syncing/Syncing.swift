@@ -13,7 +13,7 @@ struct Syncing {
 
     func run(_ server: ServerOptions) throws {
         // Before a replica is made, which would be its user's for ever.
-        _ = try ServerURL(server.url, .webSocket)
+        do { _ = try ServerURL(server.url, .webSocket) } catch { throw Failure(.usage, error.description) }
         var options = server.options()
         options.scope = scope
         options.follows = follows

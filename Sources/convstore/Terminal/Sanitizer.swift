@@ -2,10 +2,11 @@
 ///
 /// Control characters stand in caret form (`^[` is ESC), others that are not seen as `\u{202E}`.
 enum Sanitizer {
-    static func harmless(_ text: String, keepsNewlines: Bool = false) -> String {
+    /// - Parameter before: what the text goes on from, where it comes in pieces: a joiner may begin one.
+    static func harmless(_ text: String, keepsNewlines: Bool = false, after before: Unicode.Scalar? = nil) -> String {
         if text.utf8.allSatisfy({ 0x20..<0x7F ~= $0 }) { return text }
         var result = ""
-        var previous: Unicode.Scalar = " "
+        var previous = before ?? " "
         for scalar in text.unicodeScalars {
             switch scalar.value {
             case 0x0A where keepsNewlines: result.unicodeScalars.append(scalar)

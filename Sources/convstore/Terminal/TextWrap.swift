@@ -11,8 +11,8 @@ enum TextWrap {
     }
 
     /// A message's text, harmless, as it is to be wrapped: tabs are spaces, and every line end is LF.
-    static func harmless(_ text: String) -> String {
-        guard text.utf8.contains(where: { $0 == 0x09 || $0 == 0x0D }) else { return Sanitizer.harmless(text, keepsNewlines: true) }
+    static func harmless(_ text: String, after before: Unicode.Scalar? = nil) -> String {
+        guard text.utf8.contains(where: { $0 == 0x09 || $0 == 0x0D }) else { return Sanitizer.harmless(text, keepsNewlines: true, after: before) }
         var scalars = String.UnicodeScalarView()
         var iterator = text.unicodeScalars.makeIterator()
         var next = iterator.next()
@@ -24,7 +24,7 @@ enum TextWrap {
             default: scalars.append(scalar)
             }
         }
-        return Sanitizer.harmless(String(scalars), keepsNewlines: true)
+        return Sanitizer.harmless(String(scalars), keepsNewlines: true, after: before)
     }
 
     /// The same on one line: for titles, snippets and quotes.

@@ -34,7 +34,7 @@ struct TimelineFeed {
         let message = change.message
         if let open, open.seq == message.seq, message.text.utf8.starts(with: open.text.utf8) {
             let more = String(decoding: message.text.utf8.dropFirst(open.text.utf8.count), as: UTF8.self)
-            StandardOutput.shared.write(typed(more, renderer))
+            StandardOutput.shared.write(typed(more, renderer, after: open.text.unicodeScalars.last))
             self.open?.text = message.text
             if message.state == .streaming { return }
             try closeLine()
@@ -86,8 +86,8 @@ struct TimelineFeed {
     }
 
     /// Further lines are indented like the first.
-    private func typed(_ text: String, _ renderer: MessageRenderer) -> String {
-        TextWrap.harmless(text).split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\n" + renderer.indent)
+    private func typed(_ text: String, _ renderer: MessageRenderer, after before: Unicode.Scalar? = nil) -> String {
+        TextWrap.harmless(text, after: before).split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\n" + renderer.indent)
     }
 
     private mutating func closeLine() throws {
