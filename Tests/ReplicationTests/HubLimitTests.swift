@@ -74,8 +74,9 @@ import Testing
     @Test("who has used up the allowance is answered later, in order; PONG tells that all before it is answered") func waits() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
-            let peer = try await RawPeer(world.hub, ada)
+            // Its allowance grows from here on.
             let begin = ContinuousClock.now
+            let peer = try await RawPeer(world.hub, ada)
             peer.overspend(WorkAllowance.eventsPerSecond * 6)
             let probe = HeadsFrame.Item(log: .conversation(chat), head: LogHead(size: 1, root: CompactRange().root()))
             peer.forget()
