@@ -203,6 +203,17 @@ import Testing
         #expect(try outcome.object()["rejected"] as? Int == 1)
         #expect(try outcome.object()["by_code"] as? [String: Int] == ["conversation_conflict": 1])
         #expect(try folder.text("rejects") == #"{"file":"\#(file)","line":3,"code":"conversation_conflict","detail":""}"# + "\n")
+        // Wherever a batch ends.
+        let many = (0..<2046).map { row("c", $0 + 1, "ann") }.joined()
+        let long = try folder.write("l.jsonl", row("b", 1, "bob") + many + row("b", 2, "eve"))
+        for skipped in 0..<3 {
+            let store = folder["store-\(skipped)"]
+            let text = try folder.text("l.jsonl").split(separator: "\n", omittingEmptySubsequences: false)
+            let file = try folder.write("l\(skipped).jsonl", (text[..<1] + text[(1 + skipped)...]).joined(separator: "\n"))
+            let outcome = try Program.run("import", "--store", store, "--format", "dialogue", "--keep-going", "--json", file)
+            #expect(try outcome.object()["rejected"] as? Int == 1)
+        }
+        #expect(try Program.run("import", "--store", folder["s"], "--format", "dialogue", "--keep-going", "--json", long).object()["rejected"] as? Int == 1)
     }
 
     @Test("I3: a recorded stream is the same file whether it is compressed or not")

@@ -86,10 +86,10 @@ import Testing
 
     @Test("Tabs, line ends, and pictures and words whose joiner begins a delta are typed as a chat shows them")
     func typed() throws {
-        let deltas = [#"\tif x {\r\n"#, "👨", #"\u200d👩"#, " می", #"\u200cخواهم"#, #"\u200b"#, #"\r\n"#]
+        let deltas = [#"\tif x {\r\n"#, "👨", #"\u200d👩"#, " می", #"\u200cخواهم"#, #"\u200b"#, #"a\r"#, #"\nb\r"#, "c", #"\r\n"#]
         let input = deltas.map(Self.delta).joined()
         let outcome = try Program.run("record", "--store", store, chat, "--author", "bot", input: input)
-        #expect(outcome.output == "    if x {\n👨\u{200D}👩 می\u{200C}خواهم\\u{200B}\n")
+        #expect(outcome.output == "    if x {\n👨\u{200D}👩 می\u{200C}خواهم\\u{200B}a\nb^Mc\n")
     }
 
     @Test("Who stops reading the text does not stop the recording")

@@ -98,4 +98,40 @@ import Testing
             #expect(hub.statistics.isWritable)
         }
     }
+
+    @Test("What had no room keeps a hub from being ready until it is stored, or its device has not sent it for three minutes", arguments: [false, true])
+    func waiting(isGivenUp: Bool) async throws {
+        try await withWorld { world in
+            let disk = FullDisk(world.directory + "/hub")
+            defer { disk.remove() }
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let clock = Monitor<UInt64>(1_000_000)
+            var options = HubOptions.anyUser()
+            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
+            let hub = try Hub(store: world.hubStore, options: options)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            disk.set(isFull: true)
+            _ = try device.append(message(String(repeating: "x", count: 1 << 20), in: chat, by: ada))
+            let connection = InProcess.connect(device, to: hub) { _ in }
+            try await eventually { hub.hindrance != nil && world.hubStore.log.writeFailures > 0 }
+            try await Task.sleep(for: .milliseconds(300))
+            _ = try await world.hubStore.send("small", to: chat, from: bob)
+            connection.disconnected()
+            clock.withLock { $0 += 170_000 }
+            hub.tick()
+            #expect(!hub.statistics.isWritable)
+            if isGivenUp {
+                clock.withLock { $0 += 11_000 }
+                hub.tick()
+            } else {
+                // No look in between: what is stored waits no more.
+                disk.set(isFull: false)
+                let again = InProcess.connect(device, to: hub) { _ in }
+                try await eventually { device.outbox.isEmpty }
+                again.disconnected()
+            }
+            #expect(hub.statistics.isWritable)
+        }
+    }
 }

@@ -67,6 +67,8 @@ final class LogState {
         archivedIDs = saved.archivedIDs
         overlay = saved.overlay
         tail.removeLast(tail.count - saved.tailCount)
+        // It may speak of seqs that others get now.
+        originCursor = nil
     }
 
     /// About the memory that it takes: what a dictionary or a set leaves free, and the heads of its arrays, included.

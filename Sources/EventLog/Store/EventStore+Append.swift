@@ -340,28 +340,32 @@ extension EventStore {
 
     private static func bytesBound(_ group: [Request]) -> Int { group.reduce(0) { $0 + bytesBound($1) } }
 
+    /// At most so many bytes does an event need in the journal.
+    package static func bytesBound(_ submission: Submission) -> Int { bytesBound(submission.event) + (submission.newer?.byteCount ?? 0) }
+
+    private static func bytesBound(_ event: Event) -> Int {
+        var bytes = 900 + event.author.string.utf8.count
+        switch event.content {
+        case .messageSent(let message): bytes += message.text.utf8.count + (message.parts?.utf8.count ?? 0) + (message.requestID?.utf8.count ?? 0)
+        case .chunkAppended(_, _, let text), .messageEdited(_, let text), .messageInterrupted(_, let text): bytes += text.utf8.count
+        case .conversationCreated(_, let title, let people): bytes += (title?.utf8.count ?? 0) + people.reduce(0) { $0 + $1.string.utf8.count + 4 }
+        case .conversationUpdated(let title, let attributes):
+            bytes += (title?.utf8.count ?? 0) + attributes.reduce(0) { $0 + $1.name.utf8.count + ($1.value?.utf8.count ?? 0) + 16 }
+        case .messageCompleted(_, let reason, _): bytes += reason?.utf8.count ?? 0
+        case .preferenceSet(let key, let value): bytes += key.utf8.count + (value?.utf8.count ?? 0)
+        case .custom(let name, let payload): bytes += name.utf8.count + payload.count
+        case .unknown(_, let body): bytes += body.count
+        default: break
+        }
+        return bytes
+    }
+
     /// At most so many bytes does a request need in the journal.
     private static func bytesBound(_ request: Request) -> Int {
-        func bound(_ event: Event) -> Int {
-            var bytes = 900 + event.author.string.utf8.count
-            switch event.content {
-            case .messageSent(let message): bytes += message.text.utf8.count + (message.parts?.utf8.count ?? 0) + (message.requestID?.utf8.count ?? 0)
-            case .chunkAppended(_, _, let text), .messageEdited(_, let text), .messageInterrupted(_, let text): bytes += text.utf8.count
-            case .conversationCreated(_, let title, let people): bytes += (title?.utf8.count ?? 0) + people.reduce(0) { $0 + $1.string.utf8.count + 4 }
-            case .conversationUpdated(let title, let attributes):
-                bytes += (title?.utf8.count ?? 0) + attributes.reduce(0) { $0 + $1.name.utf8.count + ($1.value?.utf8.count ?? 0) + 16 }
-            case .messageCompleted(_, let reason, _): bytes += reason?.utf8.count ?? 0
-            case .preferenceSet(let key, let value): bytes += key.utf8.count + (value?.utf8.count ?? 0)
-            case .custom(let name, let payload): bytes += name.utf8.count + payload.count
-            case .unknown(_, let body): bytes += body.count
-            default: break
-            }
-            return bytes
-        }
         switch request.work {
-        case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bound($1.event) + ($1.newer?.byteCount ?? 0) }
+        case .submissions(let submissions, _): return submissions.reduce(0) { $0 + bytesBound($1) }
         case .adoption(let events, let secrets):
-            return events.reduce(0) { $0 + bound($1.event) + ($1.newer?.byteCount ?? 0) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
+            return events.reduce(0) { $0 + bytesBound($1.event) + ($1.newer?.byteCount ?? 0) } + secrets.values.reduce(0) { $0 + 400 + $1.encodedBytes }
         }
     }
 

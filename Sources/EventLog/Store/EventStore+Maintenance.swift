@@ -53,7 +53,7 @@ extension EventStore {
             guard table < checked, !archive.isSound(key, value, isRun: table == 0) else { return }
             throw EventLogError(
                 .damaged,
-                "\(archive.path): a record of its table \(Archive.tableNames[table]) is damaged, so nothing was copied; `convstore verify` names all that is")
+                "\(archive.path): a record of its table \(Archive.tableNames[table]) is damaged, so nothing was copied; `convstore verify` names what else is")
         }
         try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, check: check, progress) { target, tables in
             // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.

@@ -17,7 +17,7 @@ extension EventStore {
         }
     }
 
-    /// Whether there would be room for an event of so many bytes.
+    /// Whether there would be room for what takes so many bytes of the journal.
     package func hasRoom(for bytes: Int) -> Bool {
         guard let journal else { return false }
         return leadership.withLock { _ in if case .ready? = try? journal.reserve(bytes) { true } else { false } }

@@ -4,7 +4,7 @@ public import EventLog
 public struct EventLineEncoder: Sendable {
     /// Whether lines hold what a true copy needs: `export --exact`.
     public let isExact: Bool
-    /// Whether events of kinds unknown here become lines too: always in a true copy. Else only where nothing reads the lines back.
+    /// Whether events of kinds unknown here become lines too. `import` reads them in a true copy only, so a plain export leaves them out.
     public let writesUnknown: Bool
 
     public init(isExact: Bool = false, writesUnknown: Bool = false) {

@@ -18,8 +18,7 @@ public final class Hub: Sendable {
     let counters = HubCounters()
     let encoders = SegmentEncoders()
     private let lookedForRoom = Monitor<Instant?>(nil)
-    /// The largest event that waits at its device for room. Smaller ones that are stored meanwhile do not end that.
-    private let shortage = Monitor<(bytes: Int, failure: EventLogError)?>(nil)
+    private let shortage = Monitor<Shortage?>(nil)
     private let toldFailure = Monitor<EventLogError.Code?>(nil)
 
     struct State {
@@ -100,8 +99,34 @@ public final class Hub: Sendable {
     /// Why not all that is sent can be stored.
     package var hindrance: EventLogError? { store.log.writeFailure ?? shortage.withLock { $0?.failure } }
 
-    func noteShortage(of bytes: Int, _ failure: EventLogError) {
-        shortage.withLock { if $0.map({ $0.bytes < bytes }) ?? true { $0 = (bytes, failure) } }
+    /// The largest event that waits at its device for room. Smaller ones that are stored meanwhile do not end that.
+    private struct Shortage {
+        let log: LogID
+        let origin: Origin?
+        let bytes: Int
+        let failure: EventLogError
+        var lastTry: Instant
+
+        func isOf(_ submission: Submission) -> Bool { log == submission.event.log && origin == submission.origin }
+    }
+
+    func noteShortage(of submission: Submission, _ failure: EventLogError) {
+        let now = options.execution.now()
+        let bytes = EventStore.bytesBound(submission)
+        shortage.withLock { shortage in
+            if let known = shortage, known.isOf(submission) || known.bytes > bytes {
+                if known.isOf(submission) { shortage?.lastTry = now }
+                return
+            }
+            shortage = Shortage(log: submission.event.log, origin: submission.origin, bytes: bytes, failure: failure, lastTry: now)
+        }
+    }
+
+    /// What was decided waits no more.
+    func endShortage(of submissions: [Submission]) {
+        shortage.withLock { shortage in
+            if let known = shortage, submissions.contains(where: known.isOf) { shortage = nil }
+        }
     }
 
     /// Not at each tick, as it may write.
@@ -114,12 +139,14 @@ public final class Hub: Sendable {
         }
         guard isTime else { return }
         store.log.lookForRoom()
-        guard let wanted = shortage.withLock({ $0?.bytes }), store.log.hasRoom(for: wanted + Self.eventOverhead) else { return }
-        shortage.withLock { if $0?.bytes == wanted { $0 = nil } }
+        guard let known = shortage.withLock({ $0 }) else { return }
+        // A device that gave the event up, or went away, does not send it again.
+        guard now.milliseconds(since: known.lastTry) >= Self.shortageMilliseconds || store.log.hasRoom(for: known.bytes) else { return }
+        shortage.withLock { if $0?.log == known.log, $0?.origin == known.origin { $0 = nil } }
     }
 
-    /// What an event takes in the journal beside its body, at most.
-    private static let eventOverhead = 2048
+    /// A device sends again what had no room about each minute (`HubConnection.fullMilliseconds`).
+    private static let shortageMilliseconds: UInt64 = 180_000
 
     /// Tells when the store begins or ceases to fail: once for all peers that meet it.
     func noteStore() {

@@ -42,9 +42,11 @@ extension HubConnection {
             mailbox.post { [self] in
                 var batch = batch
                 switch result {
-                case .success(let outcomes): batch.take(outcomes, of: part)
+                case .success(let outcomes):
+                    batch.take(outcomes, of: part)
+                    hub.endShortage(of: part.map { batch.submissions[$0] })
                 case .failure(let error as EventLogError) where error.code == .diskFull:
-                    if let bytes = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: bytes, error) }
+                    if let alone = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: batch.submissions[alone], error) }
                     hub.noteStore()
                 // Not answered: the replica will ask again, which is safe (I3).
                 case .failure(let error): return guarded { throw error }
@@ -85,7 +87,9 @@ extension HubConnection {
         guard case .chunkAppended(let id, let index, let text) = event.content, let held = try hub.store.log.event(in: event.log, at: seq), !held.isErased,
             case .chunkAppended(id, index, let other) = held.event.content
         else { return false }
-        return !text.utf8.elementsEqual(other.utf8)
+        if text.utf8.elementsEqual(other.utf8) { return false }
+        allowance.spend(Effort(events: Self.duplicateCost))
+        return true
     }
 
     /// Whether the peer never took part in a conversation. A service may see all of them.

@@ -42,14 +42,13 @@ struct PushBatch {
 
     /// Nothing of a part was written: it is halved until what has no room stands alone.
     ///
-    /// Returns the bytes of an event that stood alone.
+    /// Returns the place of an event that stood alone.
     mutating func hadNoRoom(for part: [Int], _ fullLogs: inout Set<LogID>) -> Int? {
         guard part.count > 1 else {
             let event = submissions[part[0]].event
-            let bytes = Self.bytes(event)
-            least = min(least, bytes)
+            least = min(least, Self.bytes(event))
             fullLogs.insert(event.log)
-            return bytes
+            return part[0]
         }
         parts.append(Array(part[(part.count / 2)...]))
         parts.append(Array(part[..<(part.count / 2)]))

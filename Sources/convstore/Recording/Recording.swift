@@ -115,11 +115,16 @@ struct Recording {
 struct Typist {
     private(set) var isOn: Bool
     private var last: Unicode.Scalar = "\n"
+    /// A CR came last: a line ends there if an LF follows.
+    private var holdsReturn = false
 
     init(isOn: Bool) { self.isOn = isOn }
 
     mutating func type(_ text: String) {
         guard isOn else { return }
+        var text = (holdsReturn ? "\r" : "") + text
+        holdsReturn = text.unicodeScalars.last == "\r"
+        if holdsReturn { text.unicodeScalars.removeLast() }
         StandardOutput.shared.write(TextWrap.harmless(text, after: last))
         last = text.unicodeScalars.last ?? last
     }
@@ -132,7 +137,7 @@ struct Typist {
     /// Ends the line.
     mutating func finish() {
         if isOn, last != "\n" { StandardOutput.shared.write("\n") }
-        last = "\n"
+        (last, holdsReturn) = ("\n", false)
         show()
     }
 }

@@ -64,7 +64,7 @@ struct LobbyView {
         return []
     }
 
-    /// Ids by which a conversation can be named at all, if they leave room for its title. Who types one that begins others' ids too is told so.
+    /// Ids by which a conversation can be named at all, if they leave room for its title. One that others' ids begin with too is refused with a list of those.
     private func narrowIDs(_ columns: Int, _ now: LocalTime) -> [String] {
         let ids = shortIDs([4, 6, 8])
         let times = rows.map { time($0, now).utf8.count }.max() ?? 0

@@ -90,6 +90,23 @@ import Testing
         try store.close()
     }
 
+    @Test("I3: what a refused batch looked for does not hide what is recorded in its place")
+    func refusedBatch() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), submission(lanes[0], 10, 1)])
+        // It holds four events when counter 5 is looked for, which is absent, and then none of them.
+        let batch = (20..<24 as Range<UInt64>).map { submission(lanes[1], $0, $0) } + [submission(lanes[0], 5, 30, isFirst: true)]
+        let outcomes = try store.appendBlocking(batch, isAtomic: true)
+        guard case .refused? = outcomes.last else { return #expect(Bool(false), "\(outcomes)") }
+        var custom = Submission(Event(conversation: conversation(1), author: sent(1, in: 1, "").event.author, content: .custom(name: "n", payload: [1])))
+        custom.origin = Origin(replica: lanes[0], counter: 11, hlc: HLC(milliseconds: 11))
+        let seq = try #require(try store.appendBlocking([custom])[0].receipt).seq
+        #expect(seq == 3)
+        let again = try store.appendBlocking([custom])[0]
+        guard case .duplicate(let receipt) = again, receipt.seq == 3 else { return #expect(Bool(false), "\(again)") }
+        try store.close()
+    }
+
     @Test("I3: what was looked up before gets the answers that the writer finds by itself")
     func recall() throws {
         let store = try EventStore.open(at: directory.store)
