@@ -93,9 +93,10 @@ import Testing
     @Test("I3: what a refused batch looked for does not hide what is recorded in its place")
     func refusedBatch() throws {
         let store = try EventStore.open(at: directory.store)
-        _ = try store.appendBlocking([created(1), submission(lanes[0], 10, 1)])
-        // It holds four events when counter 5 is looked for, which is absent, and then none of them.
-        let batch = (20..<24 as Range<UInt64>).map { submission(lanes[1], $0, $0) } + [submission(lanes[0], 5, 30, isFirst: true)]
+        // Counter 10 is handled, as a repeat of what has another origin.
+        _ = try store.appendBlocking([created(1), submission(lanes[0], 3, 1), submission(lanes[0], 10, 1)])
+        // It holds four events more when counter 8 is looked for, which is absent, and then none of them.
+        let batch = (20..<24 as Range<UInt64>).map { submission(lanes[1], $0, $0) } + [submission(lanes[0], 8, 30, isFirst: true)]
         let outcomes = try store.appendBlocking(batch, isAtomic: true)
         guard case .refused? = outcomes.last else { return #expect(Bool(false), "\(outcomes)") }
         var custom = Submission(Event(conversation: conversation(1), author: sent(1, in: 1, "").event.author, content: .custom(name: "n", payload: [1])))
