@@ -43,6 +43,14 @@ import Testing
         }
     }
 
+    /// A hub that goes by a clock of the test's, in milliseconds.
+    private static func hub(of world: World, _ clock: Monitor<UInt64>, _ change: (inout HubOptions) -> Void = { _ in }) throws -> Hub {
+        var options = HubOptions.anyUser()
+        options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
+        change(&options)
+        return try Hub(store: world.hubStore, options: options)
+    }
+
     @Test("A session in which something had no room ends after a while, so that it is sent again; the error is told once, and that it is over")
     func telling() async throws {
         let words = Monitor<[String]>([])
@@ -51,11 +59,10 @@ import Testing
             defer { disk.remove() }
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let clock = Monitor<UInt64>(1_000_000)
-            var options = HubOptions.anyUser()
-            options.log = { text in words.withLock { $0.append("error: " + text) } }
-            options.notice = { text in words.withLock { $0.append("notice: " + text) } }
-            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
-            let hub = try Hub(store: world.hubStore, options: options)
+            let hub = try Self.hub(of: world, clock) { options in
+                options.log = { text in words.withLock { $0.append("error: " + text) } }
+                options.notice = { text in words.withLock { $0.append("notice: " + text) } }
+            }
             let device = try world.device(ada)
             try await world.sync(device)
             disk.set(isFull: true)
@@ -106,9 +113,7 @@ import Testing
             defer { disk.remove() }
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let clock = Monitor<UInt64>(1_000_000)
-            var options = HubOptions.anyUser()
-            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
-            let hub = try Hub(store: world.hubStore, options: options)
+            let hub = try Self.hub(of: world, clock)
             let device = try world.device(ada)
             try await world.sync(device)
             disk.set(isFull: true)

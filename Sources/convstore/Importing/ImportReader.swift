@@ -133,10 +133,12 @@ struct ImportReader: Sendable {
     }
 
     private func add(_ submission: Submission, line: Int, bytes: Int, _ filling: inout Filling) throws {
+        // What one line gives stays together: it is counted as one if it is refused.
+        let isFull = filling.batch.submissions.count >= Self.submissionsMax || filling.bytes >= Self.bytesMax
+        if isFull, filling.batch.lines.last != line { try send(&filling) }
         filling.batch.lines.append(line)
         filling.batch.submissions.append(submission)
         filling.bytes += bytes
-        if filling.batch.submissions.count >= Self.submissionsMax || filling.bytes >= Self.bytesMax { try send(&filling) }
     }
 
     private func refuse(_ refusal: Refusal, line: Int, _ filling: inout Filling) throws {

@@ -8,8 +8,6 @@ struct ImportRun: ~Copyable {
     private(set) var count = ImportCount()
     private var rejects: OutputFile?
     private var acks: AckFile?
-    /// The line of the last batch's end, if it was a conversation that was refused there.
-    private var openLine: (file: String, line: Int)?
 
     init(_ store: ImportStore, goesOn: Bool, rejects: consuming OutputFile?, acks: consuming AckFile?) {
         self.store = store
@@ -32,16 +30,10 @@ struct ImportRun: ~Copyable {
             }
             guard index < outcomes.count, goesOn || refusals.isEmpty else { break }
             if case .refused(let refusal) = outcomes[index] {
-                let isSaid = index == 0 && !batch.submissions[0].opensConversation && openLine.map { $0 == (batch.file, batch.lines[0]) } ?? false
-                if !isSaid { note(refusal, batch.lines[index], &refusals) }
+                note(refusal, batch.lines[index], &refusals)
             } else {
                 count.take(outcomes[index])
             }
-        }
-        if let last = batch.submissions.last, outcomes.count == batch.submissions.count {
-            var isRefused = false
-            if case .refused? = outcomes.last { isRefused = last.opensConversation }
-            openLine = isRefused ? batch.lines.last.map { (batch.file, $0) } : nil
         }
         if let store = store.opened { try acks?.write(batch.lines, outcomes, store) }
         for (line, refusal) in refusals { try write(refusal, batch.file, line) }
@@ -88,11 +80,5 @@ struct ImportRun: ~Copyable {
         json.add("code", refusal.code.rawValue)
         json.add("detail", refusal.detail)
         try rejects?.write(json.finished())
-    }
-}
-
-extension Submission {
-    fileprivate var opensConversation: Bool {
-        if case .conversationCreated = event.content { true } else { false }
     }
 }
