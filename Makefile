@@ -48,7 +48,7 @@ test:
 	crashtest/run.sh kill $(TEST_KILL_STEP)
 	crashtest/run.sh faults $(TEST_FAULT_STEP)
 	"$$(swift build --show-bin-path)/simulate" --seeds $(TEST_SEEDS)
-	SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TEST_WIDTH) swift test --skip-build --disable-xctest
+	SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TEST_WIDTH) scripts/run-tests.sh
 
 build:
 	@scripts/ensure-deps.sh build
