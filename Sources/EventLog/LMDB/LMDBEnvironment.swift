@@ -163,19 +163,25 @@ final class LMDBEnvironment: @unchecked Sendable {
     func pin() throws {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
+        pinned = Pin(try begin { mdb_env_set_mapsize(handle, 0) })
+    }
+
+    /// Begins a snapshot. `follow` has the environment take the size to which the writer's process grew the map.
+    private func begin(following follow: () -> Void) throws(LMDBError) -> OpaquePointer {
         var transaction: OpaquePointer?
         var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         if code == MDB_READERS_FULL {
+            // Readers that were killed keep their slots until someone looks.
             var dead: CInt = 0
             mdb_reader_check(handle, &dead)
             code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         }
         if code == MDB_MAP_RESIZED {
-            mdb_env_set_mapsize(handle, 0)
+            follow()
             code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
         }
         try LMDBError.check(code, "mdb_txn_begin")
-        pinned = Pin(transaction!)
+        return transaction!
     }
 
     /// Ends the snapshot that is kept: from here on every reading sees what is newest.
@@ -217,26 +223,16 @@ final class LMDBEnvironment: @unchecked Sendable {
                 throw Archive.typed(error, path)
             }
         }
-        var transaction: OpaquePointer?
-        var code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
-        if code == MDB_READERS_FULL {
-            // Readers that were killed keep their slots until someone looks.
-            var dead: CInt = 0
-            mdb_reader_check(handle, &dead)
-            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
-        }
-        if code == MDB_MAP_RESIZED {
-            // The writer's process grew the map. Ours follows when no other reader of this process stands in it.
-            pthread_rwlock_unlock(gate)
-            pthread_rwlock_wrlock(gate)
-            mdb_env_set_mapsize(handle, 0)
-            pthread_rwlock_unlock(gate)
-            pthread_rwlock_rdlock(gate)
-            code = mdb_txn_begin(handle, nil, UInt32(MDB_RDONLY), &transaction)
-        }
         do {
-            try LMDBError.check(code, "mdb_txn_begin")
-            return try body(ReadTransaction(handle: transaction!))
+            let transaction = try begin {
+                // Ours follows when no other reader of this process stands in it.
+                pthread_rwlock_unlock(gate)
+                pthread_rwlock_wrlock(gate)
+                mdb_env_set_mapsize(handle, 0)
+                pthread_rwlock_unlock(gate)
+                pthread_rwlock_rdlock(gate)
+            }
+            return try body(ReadTransaction(handle: transaction))
         } catch let error as LMDBError {
             // Reads stand everywhere: so they are typed here.
             throw Archive.typed(error, path)

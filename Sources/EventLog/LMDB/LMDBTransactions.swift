@@ -85,15 +85,15 @@ struct WriteTransaction: ~Copyable {
         try LMDBError.check(mdb_txn_commit(ending), "mdb_txn_commit")
     }
 
+    /// What was there and what this transaction has written so far.
+    var reading: ReadTransaction { ReadTransaction(handle: handle!, isOwned: false) }
+
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
-        try lookUp(handle!, table, Array(key))
+        try reading.get(table, key)
     }
 
-    func forEach(
-        _ table: LMDBEnvironment.Table, from key: [UInt8] = [], isReversed: Bool = false,
-        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool
-    ) throws {
-        try visit(handle!, table.index, from: key, isReversed: isReversed, body)
+    func forEach(_ table: LMDBEnvironment.Table, from key: [UInt8] = [], _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool) throws {
+        try reading.forEach(table, from: key, body)
     }
 
     func put(_ table: LMDBEnvironment.Table, _ key: [UInt8], _ value: UnsafeRawBufferPointer, isAppend: Bool = false) throws(LMDBError) {

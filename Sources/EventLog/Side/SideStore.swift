@@ -108,18 +108,13 @@ package final class SideStore: Sendable {
         fileprivate var transaction: WriteTransaction
         fileprivate let store: SideStore
 
-        package func get(_ table: TableName, _ key: [UInt8]) throws -> [UInt8]? {
-            guard let table = try store.table(table, key) else { return nil }
-            return try transaction.get(table, key).map { try store.value($0, key) }
-        }
+        private var reading: Reading { Reading(transaction: transaction.reading, store: store) }
+
+        package func get(_ table: TableName, _ key: [UInt8]) throws -> [UInt8]? { try reading.get(table, key) }
 
         /// Visits records as `Reading` does. What the closure itself writes meanwhile may or may not be seen.
         package func forEach(_ table: TableName, from key: [UInt8] = [], _ body: (_ key: [UInt8], _ value: [UInt8]) throws -> Bool) throws {
-            guard let table = try store.table(table, nil) else { return }
-            try transaction.forEach(table, from: key) { key, value in
-                let key = Array(key)
-                return try body(key, store.value(value, key))
-            }
+            try reading.forEach(table, from: key, body)
         }
 
         package mutating func put(_ table: TableName, _ key: [UInt8], _ value: [UInt8]) throws {

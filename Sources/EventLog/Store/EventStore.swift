@@ -188,11 +188,8 @@ public final class EventStore: Sendable {
         replicaNumbers = Monitor([:])
         let ring = try Self.keyRing(archive, file, state)
         keys = Monitor((file, ring))
-        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low), options.wallClock)
-        writer.collects = !options.folds.isEmpty || options.observer != nil
-        self.writer = Monitor(writer)
-        let now = options.now
-        folds = options.folds.map { FoldSlot($0, now: now) }
+        writer = Monitor(Writer(archive: archive, state: state, tail: tail, store: id, options))
+        folds = Self.slots(options)
         try foldTail()
         // The folds' rows are read when somebody asks; events and logs' rows say themselves what is newer.
         if options.folds.isEmpty { archive.environment.unpin() }
@@ -244,13 +241,15 @@ public final class EventStore: Sendable {
             }
         }
         replicaNumbers = Monitor(numbers)
-        let writer = Writer(archive: archive, state: state, tail: tail, ownReplica: ReplicaID(high: id.high, low: id.low), options.wallClock)
-        writer.collects = !options.folds.isEmpty || options.observer != nil
-        self.writer = Monitor(writer)
-        let now = options.now
-        folds = options.folds.map { FoldSlot($0, now: now) }
+        writer = Monitor(Writer(archive: archive, state: state, tail: tail, store: id, options))
+        folds = Self.slots(options)
         try foldTail()
         startThreads()
+    }
+
+    private static func slots(_ options: StoreOptions) -> [FoldSlot] {
+        let now = options.now
+        return options.folds.map { FoldSlot($0, now: now) }
     }
 
     private func foldTail() throws {

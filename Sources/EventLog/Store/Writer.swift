@@ -16,16 +16,17 @@ final class Writer {
     /// Why nothing can be appended any more, if so.
     var failure: EventLogError?
     /// Whether accepted events are kept for whoever folds them.
-    var collects = false
+    let collects: Bool
     @exclusivity(unchecked) private(set) var collected: [RecordedEvent] = []
 
     private let wallClock: @Sendable () -> UInt64
 
-    init(archive: Archive, state: Archive.State, tail: Tail, ownReplica: ReplicaID, _ wallClock: (@Sendable () -> UInt64)?) {
-        self.wallClock = wallClock ?? { WallClock.milliseconds() }
+    init(archive: Archive, state: Archive.State, tail: Tail, store: StoreID, _ options: StoreOptions) {
+        wallClock = options.wallClock ?? { WallClock.milliseconds() }
+        collects = !options.folds.isEmpty || options.observer != nil
         self.archive = archive
         self.tail = tail
-        self.ownReplica = ownReplica
+        ownReplica = ReplicaID(high: store.high, low: store.low)
         reader = ArchiveReader(archive: archive)
         hlc = HLC(rawValue: state.hlc)
         nextPosition = state.position + 1
@@ -247,7 +248,9 @@ final class Writer {
         }
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         let state = try state(of: .conversation(event.conversation))
-        return try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
+        let decision = try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
+        if let objection = submission.objection, case .accept = decision { return .refuse(objection) }
+        return decision
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.

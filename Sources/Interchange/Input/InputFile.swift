@@ -72,25 +72,33 @@ public struct InputFile: ~Copyable {
 
     /// Lends the content from its beginning, block after block.
     public borrowing func forEachBlock<E: Error>(_ body: (UnsafeRawBufferPointer) throws(E) -> Void) throws {
-        var blocks = try InputBlocks(isCompressed: isCompressed, name: name)
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 16)
-        defer { buffer.deallocate() }
-        while true {
-            let count = try blocks.read(descriptor, into: buffer)
-            if count == 0 { return }
-            try body(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-        }
+        var content = try Content(self)
+        while let block = try content.next() { try body(block) }
     }
 
     /// As above, for a body that cannot fail. Throws `unreadable`, `damaged` or `truncated`.
     public borrowing func forEachBlock(_ body: (UnsafeRawBufferPointer) -> Void) throws(InputError) {
-        var blocks = try InputBlocks(isCompressed: isCompressed, name: name)
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 16)
-        defer { buffer.deallocate() }
-        while true {
+        var content = try Content(self)
+        while let block = try content.next() { body(block) }
+    }
+
+    /// A file's content from its beginning.
+    private struct Content: ~Copyable {
+        private var blocks: InputBlocks
+        private let descriptor: CInt
+        private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 16)
+
+        init(_ file: borrowing InputFile) throws(InputError) {
+            blocks = try InputBlocks(isCompressed: file.isCompressed, name: file.name)
+            descriptor = file.descriptor
+        }
+
+        deinit { buffer.deallocate() }
+
+        /// Valid until the next; `nil` at the end.
+        mutating func next() throws(InputError) -> UnsafeRawBufferPointer? {
             let count = try blocks.read(descriptor, into: buffer)
-            if count == 0 { return }
-            body(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            return count == 0 ? nil : UnsafeRawBufferPointer(rebasing: buffer[..<count])
         }
     }
 
