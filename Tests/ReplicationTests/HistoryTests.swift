@@ -199,6 +199,72 @@ import Testing
         }
     }
 
+    @Test("Who came later opens no history to themselves, whatever the attribute is set to; who sees the whole does")
+    func opening() async throws {
+        try await withWorld { world in
+            let (id, _) = try await conversation(world)
+            func update(_ value: String?, by author: UserID, _ others: [Event.Attribute] = []) -> Event {
+                let attributes = others + [Event.Attribute(name: ConversationHistory.attribute, value: value)]
+                return Event(conversation: id, author: author, content: .conversationUpdated(title: "Open", attributes: attributes))
+            }
+            let device = try world.device(eve)
+            try await settle(world, device)
+            for event in [
+                update(nil, by: eve), update("whole", by: eve, [Event.Attribute(name: "colour", value: "red")]),
+                update(ConversationHistory.fromJoining.rawValue, by: eve),
+            ] {
+                try device.append(event)
+                try await settle(world, device)
+                #expect(device.outbox.last?.state == .failed(code: "forbidden", detail: "history"))
+            }
+            #expect(device.outbox.count == 3)
+            // Of anything else she may change what she sees.
+            try device.append(Event(conversation: id, author: eve, content: .conversationUpdated(title: "Her title", attributes: [])))
+            try await settle(world, device)
+            #expect(device.outbox.count == 3)
+            #expect(try world.hubStore.lobbyRow(of: id, for: ada)?.title == "Her title")
+            let other = try world.device(eve)
+            try await settle(world, other)
+            #expect(try texts(other.store, id) == after)
+
+            let founder = try world.device(bob)
+            try await settle(world, founder)
+            try founder.append(update(nil, by: bob))
+            try await settle(world, founder)
+            #expect(founder.outbox.isEmpty)
+            // Now she sees the whole, and may close it to who comes after her, which is to herself, too.
+            try other.append(update(ConversationHistory.fromJoining.rawValue, by: eve))
+            try await settle(world, other)
+            #expect(other.outbox.isEmpty)
+            try other.append(update(nil, by: eve))
+            try await settle(world, other)
+            #expect(other.outbox.last?.state == .failed(code: "forbidden", detail: "history"))
+        }
+    }
+
+    @Test("A change of the history that was recorded is a repeat for ever, though its author would not be allowed to now")
+    func openingAgain() async throws {
+        try await withWorld { world in
+            let id = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(bob)
+            try await settle(world, device)
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+            try device.append(Event(conversation: id, author: bob, content: .conversationUpdated(title: nil, attributes: [attribute])))
+            // The hub records it, and the line breaks before it has said so.
+            let hub = world.hub.connect(send: { _ in }, close: { _ in })
+            let connection = device.connect(token: "", send: { hub.receive($0) }, close: { _ in }) { _ in }
+            connection.start()
+            try await eventually { try world.hubStore.history(of: id) == .fromJoining }
+            connection.disconnected()
+            hub.disconnected()
+            for content in [Event.Content.participantLeft(bob), .participantJoined(bob)] {
+                _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: content))
+            }
+            try await settle(world, device)
+            #expect(device.outbox.isEmpty)
+        }
+    }
+
     @Test("A hub that was restored from a backup is told from one that rewrote what is seen of it")
     func restored() async throws {
         try await withWorld { world in

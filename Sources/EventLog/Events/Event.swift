@@ -233,7 +233,7 @@ public enum RefusalCode: String, Sendable, CaseIterable {
     case notAuthor = "not_author"
     case originConflict = "origin_conflict"
     // A hub's own, to a replica. New ones come last: lanes keep a code by its place.
-    /// The author or the origin is not the token's.
+    /// The author or the origin is not the token's, or (detail `history`) who sees a conversation from its joining on would change that.
     case forbidden
     /// A kind that this hub does not know.
     case unknownKind = "unknown_kind"

@@ -8,6 +8,9 @@ public struct Submission: Sendable {
     /// The sender says that it never sent this origin before. If the origin's counter was handled all the same, for another event or for none that was
     /// recorded, the answer is `originConflict` and not what the older event got: a device that was restored from a backup uses counters again.
     package var isFirstSending = false
+    /// Why it must not be recorded, as far as whoever submits it knows: the answer where the rules would accept it. What was recorded before is a repeat all
+    /// the same.
+    package var objection: Refusal?
     /// What a newer version says of the event.
     package var newer: NewerFields?
     /// What is known of the origin already; `nil`: it was not looked for.

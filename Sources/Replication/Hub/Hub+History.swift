@@ -20,6 +20,14 @@ extension Hub {
         return first
     }
 
+    /// Whether an event would change what of a conversation is seen by who comes later, and its author is such a one: nobody opens a history to themselves.
+    func opensHistory(_ event: Event, by user: UserID) throws -> Bool {
+        guard case .conversationUpdated(_, let attributes) = event.content, attributes.contains(where: { $0.name == ConversationHistory.attribute }) else {
+            return false
+        }
+        return try withIndex { $0.membership(of: user, in: event.conversation).joinedSeq } > 1 && store.history(of: event.conversation) == .fromJoining
+    }
+
     /// What stands before the first event that somebody may see: the conversation as if nothing had been said yet, and the salts from there on.
     func beginning(of id: ConversationID, at first: Seq, _ effort: inout Effort) throws -> BaseFrame? {
         let log = LogID.conversation(id)

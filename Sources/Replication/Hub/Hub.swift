@@ -97,7 +97,10 @@ public final class Hub: Sendable {
     }
 
     /// Why not all that is sent can be stored.
-    package var hindrance: EventLogError? { store.log.writeFailure ?? shortage.withLock { $0?.failure } }
+    package var hindrance: EventLogError? { store.log.writeFailure ?? waiting }
+
+    /// Why an event waits at its device, while the hub goes on with others.
+    var waiting: EventLogError? { shortage.withLock { $0?.failure } }
 
     /// The largest event that waits at its device for room. Smaller ones that are stored meanwhile do not end that.
     private struct Shortage {

@@ -22,6 +22,7 @@ extension HubConnection {
         do {
             // How long it takes to look through a log must not tell a stranger that there is one.
             for index in submissions.indices where !identity.isService {
+                if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
                 guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
                     continue
                 }

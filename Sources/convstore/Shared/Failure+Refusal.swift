@@ -26,6 +26,7 @@ extension Refusal {
         case .messageDeleted: "the message was deleted"
         case .notAuthor: "only its author may do that"
         case .originConflict: "its origin made another event before"
+        case .forbidden where detail == "history": "who does not see what was said before the joining may not change who does"
         case .forbidden: "nobody else may write for its author"
         case .unknownKind: "the hub does not know this kind of event yet"
         }
