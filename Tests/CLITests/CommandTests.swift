@@ -51,7 +51,7 @@ import Testing
             withExtendedLifetime(kept) {}
         }
         let owner = "\(writer.processIdentifier)\n"
-        for _ in 0..<500 where (try? String(contentsOfFile: store + "/lock", encoding: .utf8)) != owner { usleep(10_000) }
+        #expect(Program.eventually { try String(contentsOfFile: store + "/lock", encoding: .utf8) == owner })
         let outcome = try Program.run("import", "--store", store, folder["events.jsonl"])
         #expect(outcome.status == 75)
         #expect(outcome.errors.contains("process \(writer.processIdentifier)"))
@@ -140,7 +140,7 @@ import Testing
         try fill(Lines.created(1) + Lines.sent(1, message: 2, "one"))
         let (process, _, _, kept) = try Program.start(["replay", "--store", store, "--speed", "5e-324"])
         // The first event is shown at once; then it waits for the second.
-        for _ in 0..<500 where try !kept.text("output").contains("of a, b") && process.isRunning { usleep(20_000) }
+        #expect(Program.eventually { try kept.text("output").contains("of a, b") || !process.isRunning })
         #expect(process.isRunning)
         kill(process.processIdentifier, SIGKILL)  // Whoever runs the tests may have blocked the others.
         process.waitUntilExit()

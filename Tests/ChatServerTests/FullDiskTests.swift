@@ -14,7 +14,7 @@ extension ServerTests {
             return String(decoding: await connection.readToEnd(), as: UTF8.self)
         }
 
-        @Test("It is not ready while its last write failed, and says why; a failed sync stays", .timeLimit(.minutes(5))) func readiness() async throws {
+        @Test("It is not ready while its last write failed, and says why; a failed sync stays", .timeLimit(.minutes(20))) func readiness() async throws {
             let directory = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-full-" + UUID().uuidString)
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: directory) }

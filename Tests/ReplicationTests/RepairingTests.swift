@@ -47,7 +47,7 @@ import Testing
                 let question = Frame.fetch([], damaged: [DamagedRun(run, at: 77, bytes: spoiled)])
                 peer.forget()
                 peer.send(question)
-                try await eventually(seconds: 5) { !peer.frames.isEmpty }
+                try await eventually { !peer.frames.isEmpty }
                 guard case .repair(let answer)? = peer.frames.first else {
                     Issue.record("byte \(place)")
                     break

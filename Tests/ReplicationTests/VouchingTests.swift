@@ -44,7 +44,7 @@ private final class Between: Sendable {
 }
 
 @Suite("What vouches for events") struct VouchingTests {
-    @Test("events that no head vouches for end the session, whoever left it out", .timeLimit(.minutes(5))) func withoutHead() async throws {
+    @Test("events that no head vouches for end the session, whoever left it out", .timeLimit(.minutes(20))) func withoutHead() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let device = try world.device(ada)
@@ -91,7 +91,7 @@ private final class Between: Sendable {
         event.event.content = .messageSent(message)
     }
 
-    @Test("what came without a head before a session broke off is not held against the next hub: the doubtful is kept aside", .timeLimit(.minutes(5)))
+    @Test("what came without a head before a session broke off is not held against the next hub: the doubtful is kept aside", .timeLimit(.minutes(20)))
     func brokenOff() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
@@ -118,7 +118,7 @@ private final class Between: Sendable {
         }
     }
 
-    @Test("a log that somebody made up is let go of, and so is an event behind what the hub has", .timeLimit(.minutes(5))) func madeUp() async throws {
+    @Test("a log that somebody made up is let go of, and so is an event behind what the hub has", .timeLimit(.minutes(20))) func madeUp() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let device = try world.device(ada)
@@ -148,7 +148,7 @@ private final class Between: Sendable {
         }
     }
 
-    @Test("own events among them are asked about again as they were sent; what was made up in this replica's name is not sent", .timeLimit(.minutes(5)))
+    @Test("own events among them are asked about again as they were sent; what was made up in this replica's name is not sent", .timeLimit(.minutes(20)))
     func ownAmongThem() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
@@ -174,7 +174,7 @@ private final class Between: Sendable {
         }
     }
 
-    @Test("a hub that contradicts what was vouched for is refused with evidence, whatever it sent without heads before", .timeLimit(.minutes(5)))
+    @Test("a hub that contradicts what was vouched for is refused with evidence, whatever it sent without heads before", .timeLimit(.minutes(20)))
     func forked() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
@@ -205,7 +205,7 @@ private final class Between: Sendable {
         }
     }
 
-    @Test("a newest part that somebody changed is asked for anew, and nobody is blamed", .timeLimit(.minutes(5))) func part() async throws {
+    @Test("a newest part that somebody changed is asked for anew, and nobody is blamed", .timeLimit(.minutes(20))) func part() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             for index in 0..<40 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
@@ -227,7 +227,7 @@ private final class Between: Sendable {
         }
     }
 
-    @Test("an own event that a hub took and kept back is asked for when the next one says that it is old", .timeLimit(.minutes(5)))
+    @Test("an own event that a hub took and kept back is asked for when the next one says that it is old", .timeLimit(.minutes(20)))
     func keptBack() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])

@@ -126,7 +126,7 @@ extension ServerTests {
         }
 
         @Test("Who says nothing is cut off: before the request, and before the first message") func silence() async throws {
-            try await RunningServer.run(EchoEndpoint(), { $0.handshakeSeconds = 1 }) { server in
+            try await RunningServer.run(EchoEndpoint(), { $0.handshakeSeconds = 5 }) { server in
                 let mute = try RawConnection(port: server.port)
                 let trickle = try RawConnection(port: server.port)
                 await trickle.send("GET /healthz HTTP/1.1\r\nHo")

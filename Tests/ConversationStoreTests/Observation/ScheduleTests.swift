@@ -33,7 +33,7 @@ private struct PlainTimeline {
 @Suite("Observers beside writers, flushes and rebuilds") struct ScheduleTests {
     @Test(
         "no gap, no repeat, never backwards: every observer, however slow, cancelled and connected again, sees what a plain fold says",
-        .timeLimit(.minutes(5)))
+        .timeLimit(.minutes(20)))
     func schedules() async throws {
         let seeds = UInt64(environment("FRONT_SCHEDULES", default: 3))
         let first = UInt64(environment("FRONT_SEED", default: 1))

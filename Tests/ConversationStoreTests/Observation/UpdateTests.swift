@@ -140,7 +140,7 @@ import Testing
         try store.close()
     }
 
-    @Test("the end of a stream never comes before its last text, however closely they follow one another", .timeLimit(.minutes(5))) func endLast() async throws
+    @Test("the end of a stream never comes before its last text, however closely they follow one another", .timeLimit(.minutes(20))) func endLast() async throws
     {
         let scratch = Scratch()
         let store = try scratch.open(.tiny)
@@ -173,7 +173,7 @@ import Testing
         try store.close()
     }
 
-    @Test("a relaxed store shows what was written last within its interval, without another commit", .timeLimit(.minutes(5))) func relaxed() async throws {
+    @Test("a relaxed store shows what was written last within its interval, without another commit", .timeLimit(.minutes(20))) func relaxed() async throws {
         let scratch = Scratch()
         let store = try scratch.open(ConversationStoreOptions(durability: .relaxed(interval: .milliseconds(50))))
         try await store.group()
@@ -195,7 +195,7 @@ import Testing
         for reader in readers { try await reader.value }
     }
 
-    @Test("closing ends every observer, a cancelled task its own; none stays behind", .timeLimit(.minutes(5))) func ends() async throws {
+    @Test("closing ends every observer, a cancelled task its own; none stays behind", .timeLimit(.minutes(20))) func ends() async throws {
         let scratch = Scratch()
         let store = try scratch.open()
         try await store.group()

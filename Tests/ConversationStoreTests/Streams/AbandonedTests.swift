@@ -78,7 +78,7 @@ import Testing
 
     @Test(
         "those that are younger are ended when their time comes, counted from the last that was accepted; what someone goes on with is not",
-        .timeLimit(.minutes(5)))
+        .timeLimit(.minutes(20)))
     func later() async throws {
         let scratch = Scratch()
         await Self.killed(at: scratch.store)

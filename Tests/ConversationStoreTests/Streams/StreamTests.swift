@@ -60,7 +60,7 @@ final class HeldCommits: Sendable {
         try store.close()
     }
 
-    @Test("the producer does not wait for commits until much is waiting; then it waits, and memory stays bounded", .timeLimit(.minutes(5)))
+    @Test("the producer does not wait for commits until much is waiting; then it waits, and memory stays bounded", .timeLimit(.minutes(20)))
     func backPressure() async throws {
         let scratch = Scratch()
         let store = try scratch.open()
@@ -116,7 +116,7 @@ final class HeldCommits: Sendable {
         try store.close()
     }
 
-    @Test("flush waits for what was appended before it, not for what others go on appending", .timeLimit(.minutes(5)))
+    @Test("flush waits for what was appended before it, not for what others go on appending", .timeLimit(.minutes(20)))
     func flush() async throws {
         let scratch = Scratch()
         let store = try scratch.open()
@@ -243,7 +243,7 @@ final class HeldCommits: Sendable {
         try store.close()
     }
 
-    @Test("handle form: a loop over a model's stream that ends because its task is cancelled does not make the answer complete", .timeLimit(.minutes(5)))
+    @Test("handle form: a loop over a model's stream that ends because its task is cancelled does not make the answer complete", .timeLimit(.minutes(20)))
     func cancelledLoop() async throws {
         let scratch = Scratch()
         let store = try scratch.open()

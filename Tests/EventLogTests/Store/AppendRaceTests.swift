@@ -27,7 +27,7 @@ func abandonedCopy(of store: EventStore, in directory: TemporaryDirectory, _ nam
 @Suite("Appending from many sides") struct AppendRaceTests {
     static let small = StoreOptions(journalBytesMax: 64 << 10, queueDepthMax: 8)
 
-    @Test("I2: 64 writers, tasks and threads, a narrow queue and a small journal: dense seqs, whole batches, no one waits for ever", .timeLimit(.minutes(5)))
+    @Test("I2: 64 writers, tasks and threads, a narrow queue and a small journal: dense seqs, whole batches, no one waits for ever", .timeLimit(.minutes(20)))
     func writers() async throws {
         let directory = TemporaryDirectory()
         let store = try EventStore.open(at: directory.store, options: Self.small)
@@ -75,7 +75,7 @@ func abandonedCopy(of store: EventStore, in directory: TemporaryDirectory, _ nam
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
-    @Test("A thread that waits for room goes on when tasks have left it", .timeLimit(.minutes(5))) func queueBound() async throws {
+    @Test("A thread that waits for room goes on when tasks have left it", .timeLimit(.minutes(20))) func queueBound() async throws {
         let directory = TemporaryDirectory()
         let store = try EventStore.open(at: directory.store, options: Self.small)
         _ = try await store.append([created(1)])

@@ -63,7 +63,7 @@ import Testing
         return (isClosed ? nil : store, all)
     }
 
-    @Test("I7: a pipe in a file's place is an error; nothing waits for its other end", .timeLimit(.minutes(5)), arguments: ["archive", "key", "journal.0"])
+    @Test("I7: a pipe in a file's place is an error; nothing waits for its other end", .timeLimit(.minutes(20)), arguments: ["archive", "key", "journal.0"])
     func pipe(_ name: String) throws {
         let directory = TemporaryDirectory()
         try EventStore.open(at: directory.store).close()

@@ -137,7 +137,7 @@ struct Interruption: Error {}
         try store.close()
     }
 
-    @Test("A rebuild beside appends and readers: readers see neither half a state nor an older one", .timeLimit(.minutes(5)))
+    @Test("A rebuild beside appends and readers: readers see neither half a state nor an older one", .timeLimit(.minutes(20)))
     func underLoad() async throws {
         let scratch = try Scratch()
         let store = try scratch.open(journal: 512 << 10)
