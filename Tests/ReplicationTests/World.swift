@@ -29,8 +29,11 @@ final class World {
         return try open(directory + "/device-\(places)", user)
     }
 
-    func open(_ path: String, _ user: UserID) throws -> Replica {
-        let device = try Replica.open(at: path, user: user)
+    /// - Parameter flushes: `false`: of itself it seals nothing before it is closed, however long that takes.
+    func open(_ path: String, _ user: UserID, flushes: Bool = true) throws -> Replica {
+        var options = ReplicaOptions()
+        options.store.runsInline = !flushes
+        let device = try Replica.open(at: path, user: user, options: options)
         devices.append(device)
         return device
     }
