@@ -22,7 +22,7 @@ struct StateCommand: ParsableCommand {
 
     @Option(help: "Events as JSONL, made by dataset.py.") var input: String
     @Option(help: "An empty place on the disk to be measured; it is removed at the end.") var directory = "peers.tmp"
-    @Option(parsing: .upToNextOption, help: "Which engines.") var engines: [StateEngineKind] = StateEngineKind.allCases
+    @Option(parsing: .upToNextOption, help: "Which engines.") var engines: [StateEngineKind] = StateEngineKind.usual
     @Option(parsing: .upToNextOption, help: "What to measure.") var sections: [StateSection] = StateSection.allCases
     @Option(parsing: .upToNextOption, help: "Events a commit.") var batches = [1, 256, 4096]
     @Option(help: "Rounds; medians are shown.") var rounds = 3

@@ -8,10 +8,14 @@ final class ConvstoreState: ReadEngine {
     private let options: ConversationStoreOptions
     private var store: ConversationStore
 
-    init(directory: String, isDurable: Bool) throws {
+    convenience init(directory: String, isDurable: Bool) throws { try self.init(directory: directory, isDurable: isDurable, cacheBytes: nil) }
+
+    /// - Parameter cacheBytes: `nil`: as usual.
+    init(directory: String, isDurable: Bool, cacheBytes: Int?) throws {
         // The trial's directory exists; the store makes its own inside, crash-safely.
         path = directory + "/store"
-        options = ConversationStoreOptions(durability: isDurable ? .full : .relaxed(interval: .seconds(1)))
+        options = ConversationStoreOptions(
+            durability: isDurable ? .full : .relaxed(interval: .seconds(1)), cacheBytes: cacheBytes ?? ConversationStoreOptions.cacheBytesUsual)
         store = try ConversationStore.open(at: path, options: options)
     }
 

@@ -55,12 +55,18 @@ public enum StateEngineKind: String, Sendable, CaseIterable, Encodable {
     case sqlite
     case rocksdb
     case convstore
+    /// With caches as large as those that the others are given; the usual ones are less than half of it.
+    case convstoreWide = "convstore-256m"
+
+    /// What is measured if nothing is named.
+    public static let usual: [Self] = [.sqlite, .rocksdb, .convstore]
 
     public func open(directory: String, isDurable: Bool = true) throws -> any ReadEngine {
         switch self {
         case .sqlite: try SQLiteState(directory: directory, isDurable: isDurable)
         case .rocksdb: try RocksDBState(directory: directory, isDurable: isDurable)
         case .convstore: try ConvstoreState(directory: directory, isDurable: isDurable)
+        case .convstoreWide: try ConvstoreState(directory: directory, isDurable: isDurable, cacheBytes: RocksTuning.cacheBytes)
         }
     }
 }
