@@ -15,13 +15,14 @@ TEST_BUDGET ?= 500
 TEST_KILL_STEP ?= 40
 TEST_FAULT_STEP ?= 60
 SEEDS ?= 1000
+ROUNDS ?= 1
 TEST_SEEDS ?= 60
 # Tests that run at once: more only make each one late, and what waits for a deadline fails.
 TEST_WIDTH ?= 4
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
 	fuzz/Package.swift fuzz/Sources crashtest/Package.swift crashtest/Sources)
 
-.PHONY: help demo test build lint format bench fuzz crashtest sanitize simulate docs-vectors check-vectors
+.PHONY: help demo test build lint format bench fuzz crashtest sanitize delays simulate docs-vectors check-vectors
 
 help:
 	@echo 'make demo                imports real conversations and AI streams, verifies all, syncs two devices with a hub, says how fast'
@@ -32,6 +33,7 @@ help:
 	@echo 'make fuzz SECONDS=60     fuzzes the decoders, so long each (fuzz/)'
 	@echo 'make crashtest BUDGET=N  checks N states that a crash may leave (crashtest/)'
 	@echo 'make sanitize            the tests of the libraries under the thread and the address sanitizer'
+	@echo 'make delays ROUNDS=N     all tests while tasks and calls are delayed at random (Tests/delays/)'
 	@echo 'make simulate SEEDS=N    a hub and devices in N worlds where everything goes wrong (docs/SIMULATION.md)'
 	@echo 'make docs-vectors        writes docs/vectors anew and has them read by an independent decoder'
 
@@ -84,6 +86,12 @@ sanitize:
 		swift build --build-tests --sanitize=$$sanitizer --scratch-path .build/$$sanitizer && \
 		$(SANITIZED) --sanitize=$$sanitizer --scratch-path .build/$$sanitizer || exit 1; \
 	done
+
+# What a busy machine does now and then, all the time.
+delays:
+	@scripts/ensure-deps.sh test
+	swift build --build-tests
+	Tests/delays/run.sh --rounds $(ROUNDS)
 
 # A seed that fails is printed with the command that runs it again. A million of them, a night's work: make simulate SEEDS=1000000.
 simulate:
