@@ -86,15 +86,16 @@ import Testing
             let other = try await RawPeer(world.hub, bob)
             other.send(.ping(6))
             try await eventually { other.frames.contains(.pong(6)) }
-            let isEarly = peer.frames.isEmpty
+            // What the session began with may come still.
+            func answers() -> [String] { peer.frames.map(\.name).filter { ["HEADS", "PONG"].contains($0) } }
+            let isEarly = answers().isEmpty
             // On a machine that stood still for so long it is no longer early.
             #expect(isEarly || ContinuousClock.now - begin > .seconds(5))
             try await eventually {
                 world.hub.tick()
                 return peer.frames.contains(.pong(5))
             }
-            let answers = peer.frames.compactMap { ["HEADS", "PONG"].contains($0.name) ? $0.name : nil }
-            #expect(answers == ["HEADS", "PONG"])
+            #expect(answers() == ["HEADS", "PONG"])
             peer.end()
             other.end()
         }

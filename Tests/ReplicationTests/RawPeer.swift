@@ -19,7 +19,12 @@ final class RawPeer: Sendable {
             send: { [heard] bytes in heard.withLock { heard in if let frame = try? Frame(decoding: bytes) { heard.frames.append(frame) } } },
             close: { [heard] bye in heard.withLock { $0.end = bye } })
         send(.hello(hello))
-        try await eventually { !frames.isEmpty }
+        // What the session begins with must not come among what a test asks for: a peer that holds nothing is told its end, and PONG comes behind the rest.
+        try await eventually { bye != nil || !frames.isEmpty }
+        send(.ping(.max))
+        let isNew = hello.cursor == nil && hello.scope == .mine
+        try await eventually { bye != nil || frames.contains(.pong(.max)) && (!isNew || frames.contains { if case .caughtUp = $0 { true } else { false } }) }
+        heard.withLock { heard in heard.frames.removeAll { $0 == .pong(.max) } }
     }
 
     func send(_ frame: Frame) { connection.receive(frame.encoded()) }
