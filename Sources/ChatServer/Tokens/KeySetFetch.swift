@@ -82,13 +82,15 @@ package struct KeySetFetch: Sendable {
 }
 
 /// Asks, and gathers the answer.
-private final class AnswerReader: ChannelInboundHandler {
+final class AnswerReader: ChannelInboundHandler {
     typealias InboundIn = HTTPClientResponsePart
     typealias OutboundOut = HTTPClientRequestPart
 
     private let url: ServerURL
     private let answer: EventLoopPromise<[UInt8]>
     private var body: [UInt8] = []
+    /// A channel that never was says nothing: one for another of the host's addresses may.
+    private var isConnected = false
 
     init(_ url: ServerURL, _ answer: EventLoopPromise<[UInt8]>) {
         self.url = url
@@ -96,6 +98,7 @@ private final class AnswerReader: ChannelInboundHandler {
     }
 
     func channelActive(context: ChannelHandlerContext) {
+        isConnected = true
         let headers: HTTPHeaders = [
             "Host": url.authority, "Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity", "User-Agent": "convstore",
             "Connection": "close",
@@ -123,8 +126,8 @@ private final class AnswerReader: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // Many servers end TLS without a word once all has been said.
-        if error as? NIOSSLError != .uncleanShutdown { answer.fail(error) }
+        if isConnected, error as? NIOSSLError != .uncleanShutdown { answer.fail(error) }
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { answer.fail(ChannelError.eof) }
+    func handlerRemoved(context: ChannelHandlerContext) { if isConnected { answer.fail(ChannelError.eof) } }
 }

@@ -2,7 +2,10 @@
 import Crypto
 import EventLog
 import Foundation
+import NIOCore
+import NIOEmbedded
 import Replication
+import ReplicationWebSocket
 import Testing
 
 extension ServerTests {
@@ -62,6 +65,21 @@ extension ServerTests {
             }
         }
 
+        @Test("An address at which nobody listens leaves the answer to the host's others; a server that hangs up has answered", arguments: [false, true])
+        func addresses(isConnected: Bool) throws {
+            let loop = EmbeddedEventLoop()
+            let answer = loop.makePromise(of: [UInt8].self)
+            let channel = EmbeddedChannel(loop: loop)
+            try channel.pipeline.syncOperations.addHandler(AnswerReader(ServerURL("http://localhost/jwks", .http), answer))
+            if isConnected { try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 80)).wait() }
+            channel.pipeline.fireErrorCaught(ChannelError.connectTimeout(.seconds(1)))
+            channel.close(promise: nil)
+            loop.run()
+            answer.succeed([1])
+            let end = Result { try answer.futureResult.wait() }
+            #expect((try? end.get()) == (isConnected ? nil : [1]))
+        }
+
         @Test("What could come from somebody else, or is no set, is refused before a hub starts") func refusals() async throws {
             for url in [
                 "http://issuer.example/jwks", "http://127.0.0.1.example/", "http://127.1/", "http://10.0.0.1/", "ftp://localhost/", "https://",
@@ -72,7 +90,8 @@ extension ServerTests {
             }
             #expect(await error("https://localhost/", authority: "/nowhere")?.code == .unreadable)
             #expect(await error("https://localhost/", authority: Python.file("README.md"))?.code == .invalidCertificate)
-            #expect(await error("http://127.0.0.1:1/jwks?secret=1")?.message.contains("nobody listens") == true)
+            let nobody = await error("http://127.0.0.1:1/jwks?secret=1")
+            #expect(nobody?.message.contains("nobody listens") == true, "\(String(describing: nobody))")
             try put(Issuer.set([("a", issuer.p256.publicKey)], others: "{\"kty\":\"oct\",\"kid\":\"secret\",\"alg\":\"HS256\",\"k\":\"c2VjcmV0\"}"))
             try Data("{\"keys\":[]}".utf8).write(to: issuer.directory.appendingPathComponent("empty"))
             try await serve { url in
