@@ -93,7 +93,11 @@ extension Replica {
     }
 
     /// A hub's checkpoints are signed by one key, the first that it showed, and each one's log of heads begins with that of the one before.
+    ///
+    /// A checkpoint is kept with the cursor that comes behind it, not before: a hub that is then set back to a moment between an older cursor and the
+    /// checkpoint knows the cursor and is honest, though its log of heads goes another way.
     func check(_ welcome: Welcome) throws {
+        state.withLock { $0.checkpoint = nil }
         let hub = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.hub) }
         if hub != welcome.store.bytes {
             try side.write { transaction in
@@ -103,11 +107,11 @@ extension Replica {
                 try transaction.delete(SyncTables.state, ReplicaState.Key.checkpointKey)
             }
         }
+        let old = try savedCheckpoint()
         guard !welcome.checkpoint.isEmpty else {
-            if hub == welcome.store.bytes, !welcome.isGone, try savedCheckpoint() != nil {
-                throw ReplicaError(.forked, "the hub shows no checkpoint any more, though it had signed one")
-            }
-            return
+            guard let old else { return }
+            if !welcome.isGone { throw ReplicaError(.forked, "the hub shows no checkpoint any more, though it had signed one") }
+            return try setBack("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows none")
         }
         let key: VerifierKey
         do {
@@ -121,10 +125,12 @@ extension Replica {
         } catch {
             throw ReplicaError(.forked, "the hub's checkpoint is not signed by \(key): \(error)")
         }
-        if welcome.isGone, let old = try savedCheckpoint(), new.size < old.size {
-            keepEvidence("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows one of \(new.size)")
-        }
-        if !welcome.isGone, let old = try savedCheckpoint() {
+        if welcome.isGone {
+            if let old {
+                let evidence = "the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows one of \(new.size)"
+                try setBack(new.size < old.size ? evidence : nil)
+            }
+        } else if let old {
             let isConsistent =
                 old.size == new.size
                 ? old.root == new.root
@@ -136,10 +142,16 @@ extension Replica {
             }
             if old.size == new.size { return }
         }
-        try side.write { transaction in
-            try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(welcome.checkpoint.utf8))
-            try transaction.put(SyncTables.state, ReplicaState.Key.checkpointKey, Array(key.description.utf8))
+        if try savedKey() == nil {
+            try side.write { try $0.put(SyncTables.state, ReplicaState.Key.checkpointKey, Array(key.description.utf8)) }
         }
+        state.withLock { $0.checkpoint = welcome.checkpoint }
+    }
+
+    /// The checkpoint of a life that the hub has lost says nothing about the one that it leads.
+    private func setBack(_ evidence: String?) throws {
+        if let evidence { keepEvidence(evidence) }
+        try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.checkpoint) }
     }
 
     func keepEvidence(_ text: String) {
@@ -155,7 +167,7 @@ extension Replica {
         try state.withLock { state in
             let mustReopen = try endComparing(&state)
             // The cursor stays where only a hole was filled: it vouches for that too.
-            guard state.cursor != cursor || state.place != place || !state.previews.areVouched else { return mustReopen }
+            guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
             state.cursor = cursor
             state.place = place
             state.previews.vouched()

@@ -21,6 +21,8 @@ public final class Replica: Sendable {
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         var isCursorSaved = true
+        /// The newest checkpoint of this session's hub, to be kept with the next cursor.
+        var checkpoint: String?
         /// This store's own last position when the cursor was given.
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
@@ -254,16 +256,19 @@ public final class Replica: Sendable {
     public var cursor: Cursor? { state.withLock { $0.cursor } }
 
     func saveCursor() {
-        let saved = state.withLock { state -> (cursor: Cursor, place: Position, areVouched: Bool)? in
+        let saved = state.withLock { state -> (cursor: Cursor, place: Position, areVouched: Bool, checkpoint: String?)? in
             if state.isCursorSaved { return nil }
             state.isCursorSaved = true
-            return state.cursor.map { ($0, state.place, state.previews.areVouched) }
+            guard let cursor = state.cursor else { return nil }
+            defer { state.checkpoint = nil }
+            return (cursor, state.place, state.previews.areVouched, state.checkpoint)
         }
         guard let saved else { return }
         // Being behind is safe: what comes twice is skipped.
         try? side.write { transaction in
             if saved.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
             try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(saved.cursor))
+            if let checkpoint = saved.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
             try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: saved.place.bigEndian) { Array($0) })
         }
     }

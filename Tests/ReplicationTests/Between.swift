@@ -1,0 +1,43 @@
+import ConversationStore
+
+@testable import Replication
+
+/// Somebody who stands between a hub and a replica, and changes what the hub says.
+final class Between: Sendable {
+    private let ends = Monitor<(hub: HubConnection?, replica: ReplicaConnection?)>((nil, nil))
+    private let events = Monitor<[ReplicaEvent]>([])
+
+    init(_ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, _ change: @escaping @Sendable (Frame) -> Frame?) {
+        let upper = hub.connect(
+            send: { [ends] bytes in
+                guard let frame = try? Frame(decoding: bytes), let changed = change(frame) else { return }
+                ends.withLock { $0.replica }?.receive(changed.encoded())
+            },
+            close: { [ends] _ in ends.withLock { $0.replica }?.disconnected() })
+        let lower = replica.connect(
+            token: "", scope: scope, send: { [ends] in ends.withLock { $0.hub }?.receive($0) },
+            close: { [ends] _ in ends.withLock { $0.hub }?.disconnected() }, observe: { [events] event in events.withLock { $0.append(event) } })
+        ends.withLock { $0 = (upper, lower) }
+        lower.start()
+    }
+
+    var failure: ReplicaError.Code? {
+        events.withLock { events in
+            for case .failed(let error as ReplicaError) in events { return error.code }
+            return nil
+        }
+    }
+
+    var isSettled: Bool { events.withLock { $0.contains { if case .settled = $0 { true } else { false } } } }
+    var hasEnded: Bool {
+        events.withLock {
+            $0.contains {
+                switch $0 {
+                case .ended, .failed, .mustReopen: true
+                default: false
+                }
+            }
+        }
+    }
+    func end() { ends.withLock { $0.replica }?.end() }
+}

@@ -1,0 +1,94 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+/// What a device keeps of a hub's checkpoints, and what becomes of it when the hub is set back to a backup.
+@Suite("Checkpoints of a hub") struct CheckpointTests {
+    /// The hub gets some conversations, and may sign.
+    private func grow(_ world: World, _ count: Int, signs: Bool = true) async throws {
+        for _ in 0..<count { _ = try await world.hubStore.createConversation(.group, author: bob, participants: [ada]) }
+        if signs { _ = try world.hubStore.log.makeCheckpoint() }
+    }
+
+    private func expectSame(_ world: World, _ device: Replica) throws {
+        var logs = 0
+        try world.hubStore.log.forEachHead { head in
+            if case .conversation = head.log {
+                let own = try device.store.log.head(of: head.log)
+                #expect(own == head)
+                logs += 1
+            }
+            return true
+        }
+        #expect(logs >= 8)
+    }
+
+    @Test("A hub that was set back to before its first checkpoint, or to an older one, and signs anew is no fork", arguments: [false, true])
+    func setBack(hasSigned: Bool) async throws {
+        try await withWorld { world in
+            try await grow(world, 2, signs: hasSigned)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            try await grow(world, 3)
+            try await world.sync(device)
+            try world.restoreHub()
+            device = try await world.heal(device)
+            let evidence = try device.evidence ?? ""
+            #expect(evidence.contains(hasSigned ? "shows one of" : "shows none"))
+            try await grow(world, 6)
+            device = try await world.heal(device)
+            try expectSame(world, device)
+        }
+    }
+
+    @Test("A checkpoint of which WELCOME came and nothing more is not held against a hub that was set back since", arguments: [false, true])
+    func broken(isNew: Bool) async throws {
+        try await withWorld { world in
+            try await grow(world, 2)
+            var device = try world.device(ada)
+            if !isNew { try await world.sync(device) }
+            try world.backUpHub()
+            try await grow(world, 3)
+            let hasCome = Monitor(false)
+            let between = Between(world.hub, device) { frame in
+                guard case .welcome = frame else { return nil }
+                hasCome.withLock { $0 = true }
+                return frame
+            }
+            try await eventually { hasCome.withLock { $0 } }
+            between.end()
+            try await eventually { between.hasEnded }
+            try world.restoreHub()
+            try await grow(world, 6)
+            device = try await world.heal(device)
+            try expectSame(world, device)
+        }
+    }
+
+    @Test("Who shows none any more, or one that does not go on from what a device kept with its cursor, is a fork", arguments: [false, true])
+    func forked(showsNone: Bool) async throws {
+        try await withWorld { world in
+            try await grow(world, 2)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            // Also where nothing else is new.
+            _ = try await world.hubStore.createConversation(.group, author: bob, participants: [eve])
+            _ = try world.hubStore.log.makeCheckpoint()
+            try await world.sync(device)
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+            try await grow(world, 2)
+            let liar = Between(world.hub, device) { frame in
+                guard case .welcome(var welcome) = frame else { return frame }
+                if showsNone { welcome.checkpoint = "" } else { welcome.consistency = [] }
+                return .welcome(welcome)
+            }
+            try await eventually { liar.failure != nil }
+            #expect(liar.failure == .forked)
+            try await world.sync(device)
+        }
+    }
+}
