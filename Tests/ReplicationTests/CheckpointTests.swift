@@ -36,7 +36,28 @@ import Testing
             try world.restoreHub()
             device = try await world.heal(device)
             let evidence = try device.evidence ?? ""
-            #expect(evidence.contains(hasSigned ? "shows one of" : "shows none"))
+            #expect(evidence.contains(hasSigned ? "does not go on from the one of 5" : "shows none"))
+            try await grow(world, 6)
+            device = try await world.heal(device)
+            try expectSame(world, device)
+        }
+    }
+
+    @Test("A hub that was set back behind a device's cursor, and not behind its checkpoint, is no fork once it has signed others", arguments: [1, 5])
+    func setBackBetween(_ count: Int) async throws {
+        try await withWorld { world in
+            try await grow(world, 2)
+            var device = try world.device(ada)
+            try await grow(world, 3, signs: false)
+            try await world.sync(device)
+            try world.backUpHub()
+            _ = try world.hubStore.log.makeCheckpoint()
+            try await world.sync(device)
+            try world.restoreHub()
+            try await grow(world, count)
+            device = try await world.heal(device)
+            let evidence = try device.evidence ?? ""
+            #expect(evidence.contains("the hub was set back"))
             try await grow(world, 6)
             device = try await world.heal(device)
             try expectSame(world, device)

@@ -17,15 +17,33 @@ package final class HeadsLogProver: Sendable {
     ///
     /// - Throws: `EventLogError` with code `damaged`: the entries do not give the signed root.
     package func consistency(from size: UInt64) throws -> [Hash256] {
-        guard let note = try store.checkpoint() else { return [] }
-        let signed = try Checkpoint.open(note, key: VerifierKey(store.verifierKey()))
-        guard size < signed.size else { return [] }
+        guard let signed = try signed(), size < signed.size else { return [] }
         return try levels.withLock { levels in
-            try extend(&levels, to: signed.size)
-            guard try root(0..<signed.size, levels) == signed.root else {
-                throw Archive.damaged(store.path, "the log of heads does not give the checkpoint's root (I6)")
-            }
+            try extend(&levels, to: signed)
             return try MerkleProver.consistencyRanges(from: size, to: signed.size).map { try root($0, levels) }
+        }
+    }
+
+    /// The root of its first `size` entries, at least one; `nil` if the last checkpoint signed fewer.
+    ///
+    /// - Throws: `EventLogError` with code `damaged`: the entries do not give the signed root.
+    package func root(at size: UInt64) throws -> Hash256? {
+        guard let signed = try signed(), size <= signed.size else { return nil }
+        if size == signed.size { return signed.root }
+        return try levels.withLock { levels in
+            try extend(&levels, to: signed)
+            return try root(0..<size, levels)
+        }
+    }
+
+    private func signed() throws -> Checkpoint? {
+        try store.checkpoint().map { try Checkpoint.open($0, key: VerifierKey(store.verifierKey())) }
+    }
+
+    private func extend(_ levels: inout [[Hash256]], to signed: Checkpoint) throws {
+        try extend(&levels, to: signed.size)
+        guard try root(0..<signed.size, levels) == signed.root else {
+            throw Archive.damaged(store.path, "the log of heads does not give the checkpoint's root (I6)")
         }
     }
 

@@ -12,7 +12,7 @@ extension HubConnection {
             let isValid = try hello.cursor.map { cursor in
                 try cursor.store == hub.id
                     && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
-                    && hello.checkpointSize <= hub.store.log.checkpointSize()
+                    && hasSigned(hello)
             }
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
@@ -30,6 +30,13 @@ extension HubConnection {
         guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
         return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
+    }
+
+    /// Whether the log of heads begins with the part that the peer has seen signed: not so if this hub was set back, and has signed another one since.
+    private func hasSigned(_ hello: Hello) throws -> Bool {
+        guard hello.checkpointSize > 0 else { return true }
+        guard let root = try hub.headsLog.root(at: hello.checkpointSize) else { return false }
+        return hello.checkpointRoot.map { $0 == root } ?? true
     }
 
     private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {

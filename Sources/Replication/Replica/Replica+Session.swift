@@ -36,9 +36,10 @@ extension Replica {
             state.scopeNames = scope.names
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
+            let checkpoint = try savedCheckpoint()
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
-                scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: try savedCheckpoint()?.size ?? 0,
+                scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
                 wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true)
         }
     }
@@ -125,22 +126,20 @@ extension Replica {
         } catch {
             throw ReplicaError(.forked, "the hub's checkpoint is not signed by \(key): \(error)")
         }
-        if welcome.isGone {
-            if let old {
-                let evidence = "the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows one of \(new.size)"
-                try setBack(new.size < old.size ? evidence : nil)
-            }
-        } else if let old {
+        if let old {
             let isConsistent =
                 old.size == new.size
                 ? old.root == new.root
                 : old.size < new.size
                     && Merkle.verifyConsistency(size1: old.size, size2: new.size, proof: welcome.consistency, root1: old.root, root2: new.root)
-            guard isConsistent else {
-                throw ReplicaError(
-                    .forked, "the hub's checkpoint of \(new.size) heads, root \(new.root), does not go on from the one of \(old.size), root \(old.root)")
+            let evidence = "the checkpoint of \(new.size) heads, root \(new.root), does not go on from the one of \(old.size), root \(old.root)"
+            if welcome.isGone {
+                try setBack(isConsistent ? nil : "the hub was set back: \(evidence), which it had signed")
+            } else if !isConsistent {
+                throw ReplicaError(.forked, "the hub's key signed both, but \(evidence)")
+            } else if old.size == new.size {
+                return
             }
-            if old.size == new.size { return }
         }
         if try savedKey() == nil {
             try side.write { try $0.put(SyncTables.state, ReplicaState.Key.checkpointKey, Array(key.description.utf8)) }

@@ -74,6 +74,8 @@ package struct Hello: Hashable, Sendable {
     package var pushed: [PushedEvent]
     /// The size of the heads log that the last checkpoint signed which this replica has seen; 0: none.
     package var checkpointSize: UInt64
+    /// The root that it signed. A hub whose log of heads has another one at that size was set back since, and does not know the cursor.
+    package var checkpointRoot: Hash256? = nil
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
     /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.

@@ -244,6 +244,7 @@ extension Hello {
             }
         }
         out.put(number: 14, sendsAgain ? 1 : 0)
+        if let checkpointRoot { out.put(bytes: 15, checkpointRoot.bytes) }
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -268,6 +269,7 @@ extension Hello {
                 log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)), replica: try held.identifier(5), counter: held.number(6))
         }
         sendsAgain = fields.number(14) != 0
+        checkpointRoot = fields.has(15) ? try fields.hash(15) : nil
     }
 }
 

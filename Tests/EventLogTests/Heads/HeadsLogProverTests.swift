@@ -22,9 +22,13 @@ import Testing
                 var whole = MerkleProver(consistencyFrom: size, to: logs)
                 try store.forEachHeadsEntry(through: logs) { _, leaf in whole.append(leaf) }
                 #expect(try prover.consistency(from: size) == (size < logs ? whole.proof : []), "\(size) to \(logs)")
+                var part = CompactRange()
+                try store.forEachHeadsEntry(through: size) { _, leaf in part.append(leaf) }
+                #expect(try prover.root(at: size) == part.root(), "\(size) of \(logs)")
             }
         }
         #expect(try prover.consistency(from: logs + 1) == [])
+        #expect(try prover.root(at: logs + 1) == nil)
         #expect(try HeadsLogProver(store: store).consistency(from: 300) == prover.consistency(from: 300))
         try store.close()
     }

@@ -114,6 +114,7 @@ struct RandomFrames {
             credit: random.weighted([(3, WireLimits.creditMin), (1, WireLimits.creditMax)]), pushed: [], checkpointSize: random.chance(0.9) ? 0 : seq(),
             wantsFirstScreen: random.chance(0.5))
         hello.sendsAgain = random.chance(0.5)
+        if random.chance(0.5) { hello.checkpointRoot = hash() }
         if random.chance(0.5) {
             hello.cursor = cursor
             hello.cursor!.position = random.chance(0.8) ? random.within(0...cursor.position) : random.next()

@@ -18,7 +18,8 @@ struct RecordedSession {
 
     private mutating func play() {
         var hello = FrameSamples.hello()
-        (hello.token, hello.cursor, hello.checkpointSize) = ("ey.Jh.bG", cursor, 12)
+        (hello.token, hello.cursor) = ("ey.Jh.bG", cursor)
+        (hello.checkpointSize, hello.checkpointRoot) = (12, FrameSamples.root)
         hello.pushed = [FrameSamples.pushed("written offline", counter: 1)]
         perform(replica.start(hello, at: now))
         now += 40

@@ -47,7 +47,8 @@ enum FrameSamples {
     static let all: [(name: String, frame: Frame)] = {
         var full = hello(versions: 1...7, scope: .conversations([conversation, ConversationID(high: 1, low: 2)]))
         (full.token, full.cursor, full.pushed) = ("ey.Jh.bG", cursor, [pushed("hello", counter: 1), pushed("again", counter: 2, isFirst: false, nonce: nonce)])
-        (full.checkpointSize, full.wantsFirstScreen, full.credit, full.sendsAgain) = (12, true, WireLimits.creditMax, true)
+        (full.checkpointSize, full.checkpointRoot) = (12, root)
+        (full.wantsFirstScreen, full.credit, full.sendsAgain) = (true, WireLimits.creditMax, true)
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)

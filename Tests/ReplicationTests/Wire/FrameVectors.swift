@@ -240,7 +240,7 @@ extension Hello {
             ("min_version", .number(UInt64(versions.lowerBound))), ("max_version", .number(UInt64(versions.upperBound))), ("replica", .of(replica.bytes)),
             ("nonce", .of(nonce)), ("user", .text(user.string)), ("token", .text(token)), ("cursor", cursor?.fields), ("scope", scope.fields),
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
-            ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)))
+            ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }))
     }
 }
 
