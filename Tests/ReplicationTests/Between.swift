@@ -40,4 +40,6 @@ final class Between: Sendable {
         }
     }
     func end() { ends.withLock { $0.replica }?.end() }
+    /// The connection is lost.
+    func lose() { ends.withLock { $0.replica }?.disconnected() }
 }

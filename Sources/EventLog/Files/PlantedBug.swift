@@ -24,6 +24,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case dropRefused
     /// A hub believes every cursor.
     case believeCursors
+    /// A hub takes every checkpoint that a device names for one of its own.
+    case believeCheckpoints
     /// A device is sent what it did not ask for.
     case ignoreScope
     /// Who comes later is shown what was before, where that is not for them.

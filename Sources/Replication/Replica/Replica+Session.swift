@@ -15,7 +15,10 @@ extension Replica {
     }
 
     func hello(token: String, scope: Scope) throws -> Hello {
-        try state.withLock { state in
+        // What the last session left unsaved must not be saved behind this: the hub proves that it goes on from the checkpoint that HELLO names.
+        saveCursor()
+        return try state.withLock { state in
+            state.checkpoint = nil
             state.outbox.beginSession()
             let (pushed, touched) = try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
             show(state.outbox, touched)
@@ -98,7 +101,6 @@ extension Replica {
     /// A checkpoint is kept with the cursor that comes behind it, not before: a hub that is then set back to a moment between an older cursor and the
     /// checkpoint knows the cursor and is honest, though its log of heads goes another way.
     func check(_ welcome: Welcome) throws {
-        state.withLock { $0.checkpoint = nil }
         let hub = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.hub) }
         if hub != welcome.store.bytes {
             try side.write { transaction in

@@ -105,6 +105,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         mailbox.post { [self] in
             guard !hasEnded else { return }
             _ = session.end(Bye(.normal))
+            replica.saveCursor()
             finish(.ended(Bye(.goingAway, "the connection was lost")))
         }
     }

@@ -143,6 +143,13 @@ final class HubNode: @unchecked Sendable {
         }
     }
 
+    /// Signs the heads of all logs: devices keep what they are shown, and hold the hub to it.
+    func sign() {
+        enter { [self] hub in
+            do { _ = try hub.store.log.makeCheckpoint() } catch { if !disk.hasCrashed { simulation.found("the hub does not sign: \(error)") } }
+        }
+    }
+
     /// Erases a body, for ever.
     func erase() {
         let logs = history.logs.keys.sorted { $0.sortKey < $1.sortKey }

@@ -7,7 +7,7 @@ extension Simulation {
         case converse, send, stream, goOn, edit, delete, react, receipt, title, history, prefer, join, leave, custom, misbehave, type
         case retry, discard, editPending
         case crash, crashLater, restart, copy, restore, fill, fail, flush, erase, rescope, fetch
-        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubErase
+        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubErase, hubSign
         case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
     }
 
@@ -23,7 +23,7 @@ extension Simulation {
                 (3, .retry), (2, .discard), (3, .editPending),
                 (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .erase), (4, .rescope),
                 (3, .fetch),
-                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (2, .hubErase),
+                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (2, .hubErase), (12, .hubSign),
                 (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
             ])
         world.log("\(device.name): \(operation)")
@@ -64,6 +64,7 @@ extension Simulation {
         case .hubRestore: hub.restore()
         case .hubFlush: hub.flush()
         case .hubErase: hub.erase()
+        case .hubSign: hub.sign()
         case .cut: device.cut()
         case .cutAll: hub.cutAll()
         case .partition:
