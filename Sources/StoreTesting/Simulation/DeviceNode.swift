@@ -25,7 +25,7 @@ final class DeviceNode: @unchecked Sendable {
     var isPartitioned = false
     /// Whether it asks for a part of what its user has, now and then for another.
     let isScoped: Bool
-    var scope = Scope.mine
+    var scope: Scope
     /// Up to where the hub's log went when it asked last without a cursor: all that follows comes.
     private(set) var asked: Position = 0
     /// Seqs of which it may have erased the body.
@@ -54,6 +54,7 @@ final class DeviceNode: @unchecked Sendable {
         self.user = user
         self.clock = clock
         self.isScoped = isScoped
+        scope = user == Token.service ? .everything : .mine
         world = simulation.world
         name = "device \(number) of \(user)"
         directory = simulation.root.make("device-\(number)")
@@ -61,6 +62,9 @@ final class DeviceNode: @unchecked Sendable {
     }
 
     var path: String { directory + "/store" }
+
+    /// Whether it is no user's but a copy of all, on which nobody writes.
+    var isFollower: Bool { user == Token.service }
 
     // Its process.
 

@@ -30,6 +30,7 @@ extension Simulation {
         switch operation {
         case .converse, .send, .stream, .goOn, .edit, .delete, .react, .receipt, .title, .history, .prefer, .join, .leave, .custom,
             .misbehave:
+            if device.isFollower { break }
             device.enter { replica in
                 let events = try events(operation, device, replica)
                 if !events.isEmpty { try device.take(events, replica) }

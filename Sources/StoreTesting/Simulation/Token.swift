@@ -3,6 +3,9 @@ internal import Replication
 
 /// A token of the simulation: a user's name and when it ends by the hub's clock.
 enum Token {
+    /// The service account: it follows everything.
+    static let service = UserID("service")!
+
     static func make(_ user: UserID, expiresAt: UInt64) -> String { "\(expiresAt) \(user)" }
 
     static func check(_ token: String, _ claimed: UserID, now: UInt64) -> Result<Identity, AuthenticationFailure> {
@@ -11,6 +14,6 @@ enum Token {
             return .failure(AuthenticationFailure())
         }
         if now >= expiry { return .failure(AuthenticationFailure(isExpired: true, reason: "the token has expired")) }
-        return .success(Identity(user: user, expiresAt: expiry))
+        return .success(Identity(user: user, isService: user == service, expiresAt: expiry))
     }
 }
