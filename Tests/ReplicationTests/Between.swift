@@ -7,11 +7,17 @@ final class Between: Sendable {
     private let ends = Monitor<(hub: HubConnection?, replica: ReplicaConnection?)>((nil, nil))
     private let events = Monitor<[ReplicaEvent]>([])
 
-    init(_ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, _ change: @escaping @Sendable (Frame) -> Frame?) {
+    /// - Parameter before: what the replica gets before one of the hub's frames.
+    init(
+        _ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, before: @escaping @Sendable (Frame) -> Frame? = { _ in nil },
+        _ change: @escaping @Sendable (Frame) -> Frame?
+    ) {
         let upper = hub.connect(
             send: { [ends] bytes in
-                guard let frame = try? Frame(decoding: bytes), let changed = change(frame) else { return }
-                ends.withLock { $0.replica }?.receive(changed.encoded())
+                guard let frame = try? Frame(decoding: bytes) else { return }
+                let replica = ends.withLock { $0.replica }
+                if let other = before(frame) { replica?.receive(other.encoded()) }
+                if let changed = change(frame) { replica?.receive(changed.encoded()) }
             },
             close: { [ends] _ in ends.withLock { $0.replica }?.disconnected() })
         let lower = replica.connect(

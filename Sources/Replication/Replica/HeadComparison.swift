@@ -14,6 +14,13 @@ final class HeadComparison {
     private var searches: [LogID: (same: Seq, different: Seq)] = [:]
     private(set) var rewinds: [LogID: Seq] = [:]
 
+    /// Logs of which events came that do not go with what is held.
+    var disputed: [LogID: ReplicaError] = [:]
+    /// What is told of a hub that sent such events of a log, and says that the two have the same of it.
+    var contradiction: ReplicaError? {
+        disputed.filter { rewinds[$0.key] == nil }.min { $0.key.sortKey < $1.key.sortKey }?.value
+    }
+
     /// The hub has read all heads, and what it has to say to them was said.
     var isAnswered = false
     var isBusy: Bool { !isAnswered || !searches.isEmpty }

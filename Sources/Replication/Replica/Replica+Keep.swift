@@ -11,6 +11,9 @@ struct Kept {
     var grown: [LogID] = []
     /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
     var contradicted: [LogID] = []
+    /// Logs of which what came does not lead to the hub's head, while all is compared: nothing more of them was kept. If the comparison finds no difference,
+    /// the hub contradicts itself.
+    var disputed: [LogID: ReplicaError] = [:]
     /// Logs of which a hub that was set back has other events where bodies were erased: their salts are gone, and come with the logs' first events only.
     var withoutSalts: [LogID] = []
 }
@@ -81,6 +84,9 @@ extension Replica {
             wholeLogs = logs.keys
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
+        } catch let error as ReplicaError where error.code == .forked && isComparing {
+            // What is in dispute can be told apart event by event.
+            return nil
         }
         try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
         return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
@@ -142,7 +148,7 @@ extension Replica {
             }
             let new = came.filter { $0.seq > last }
             guard let first = new.first else {
-                if try !compare(noteOf[log]?.head, log, last) { kept.contradicted.append(log) }
+                if let error = try contradiction(noteOf[log]?.head, log, last) { try note(error, log, &kept) }
                 skipped.insert(log)
                 continue
             }
@@ -173,9 +179,9 @@ extension Replica {
                     continue
                 }
             }
-            if let head = noteOf[log]?.head, try !check(head, log, heldSeq: last, new, secret) {
+            if let head = noteOf[log]?.head, let error = try contradiction(head, log, heldSeq: last, new, secret) {
+                try note(error, log, &kept)
                 skipped.insert(log)
-                kept.contradicted.append(log)
                 continue
             }
             kept.grown.append(log)
@@ -223,29 +229,31 @@ extension Replica {
         }
     }
 
-    /// The events must lead from what is held to the head. `false`: they do not, but what is held is doubtful itself.
-    private func check(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws -> Bool {
+    private var isComparing: Bool { state.withLock { $0.isComparing } }
+
+    /// The hub is not to be blamed where what is held is doubtful itself, nor yet where the two are comparing what they have.
+    private func note(_ contradiction: ReplicaError, _ log: LogID, _ kept: inout Kept) throws {
+        if vouchedSeq(of: log) != nil { return kept.contradicted.append(log) }
+        guard isComparing else { throw contradiction }
+        kept.disputed[log] = contradiction
+    }
+
+    /// The events must lead from what is held to the head.
+    private func contradiction(_ head: LogHead, _ log: LogID, heldSeq: Seq, _ events: [RecordedEvent], _ secret: [UInt8]) throws -> ReplicaError? {
         guard let last = events.last, head.size == last.seq else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
         let before = heldSeq == 0 ? CompactRange() : try heads.tree(of: log, through: heldSeq)
         guard let before else { throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(heldSeq) cannot be made") }
         let after = try HeadCache.extend(before, with: events, seeds: Self.seeds(secret))
-        guard after.root() == head.root else {
-            if vouchedSeq(of: log) != nil { return false }
-            throw ReplicaError(
-                .forked,
-                "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())"
-            )
-        }
-        return true
+        if after.root() == head.root { return nil }
+        return ReplicaError(
+            .forked,
+            "the hub's head of \(log) at seq \(head.size) is \(head.root), but seq 1 to \(heldSeq) as held here and the events that came lead to \(after.root())"
+        )
     }
 
-    /// What is held already must agree with a head of the same size. `false`: it does not, but is doubtful.
-    private func compare(_ head: LogHead?, _ log: LogID, _ heldSeq: Seq) throws -> Bool {
-        guard let head, head.size == heldSeq, let own = try heads.tree(of: log, through: heldSeq) else { return true }
-        guard own.root() == head.root else {
-            if vouchedSeq(of: log) != nil { return false }
-            throw ReplicaError(.forked, "the hub's head of \(log) at seq \(heldSeq) is \(head.root), the one held here is \(own.root())")
-        }
-        return true
+    /// What is held already must agree with a head of the same size.
+    private func contradiction(_ head: LogHead?, _ log: LogID, _ heldSeq: Seq) throws -> ReplicaError? {
+        guard let head, head.size == heldSeq, let own = try heads.tree(of: log, through: heldSeq), own.root() != head.root else { return nil }
+        return ReplicaError(.forked, "the hub's head of \(log) at seq \(heldSeq) is \(head.root), the one held here is \(own.root())")
     }
 }

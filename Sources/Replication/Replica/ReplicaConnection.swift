@@ -236,6 +236,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func caughtUp(_ cursor: Cursor, place: Position) throws {
+        if let error = comparison?.contradiction { throw error }
         // Nothing differs any more.
         comparison = nil
         if try replica.caughtUp(cursor, place: place) { return reopen() }
@@ -312,6 +313,10 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Own events may come back before the answer to them.
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        for (log, error) in kept.disputed {
+            guard let comparison, comparison.isBusy else { throw error }
+            comparison.disputed[log] = error
+        }
         for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
         for log in kept.grown { missing[log] = nil }
         noteVouched(kept.grown, frame)
@@ -394,6 +399,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// All logs at once: each rewinding writes the whole store anew.
     private func rewindIfCompared() throws {
         guard let comparison, !comparison.isBusy else { return }
+        if let error = comparison.contradiction { throw error }
         if comparison.rewinds.isEmpty {
             // What stands beside the logs is compared with what comes.
             if holdsBack, try !replica.hasSuspects() { try sendAgain() }
