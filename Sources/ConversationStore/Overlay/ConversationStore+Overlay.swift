@@ -61,15 +61,15 @@ extension ConversationStore {
 
     /// The same as of an earlier seq: folds the log anew up to there. `nil` if the log does not reach so far.
     ///
-    /// - Parameter hidesMessages: as if none had been sent up to there: for somebody who may see only those that follow.
+    /// - Parameter hidesMessages: as if none had been sent up to there, and nothing been said about any: for somebody who may see only what follows.
     package func encodedBase(of conversation: ConversationID, at seq: Seq, hidesMessages: Bool = false) throws -> [UInt8]? {
         guard seq > 0 else { return nil }
-        let fold = PartialFold()
+        let fold = PartialFold(hidesMessages: hidesMessages)
         try log.forEachEvent(in: .conversation(conversation), range: 1...seq) { event in
             try fold.fold(event)
             return true
         }
-        return try fold.encodedBase(of: conversation, hidesMessages: hidesMessages).flatMap { $0.seq == seq ? $0.base : nil }
+        return try fold.encodedBase(of: conversation).flatMap { $0.seq == seq ? $0.base : nil }
     }
 
     /// What somebody who joins a conversation may see of it.

@@ -241,17 +241,6 @@ extension ConversationRow: TableRow {
         return summary
     }
 
-    /// The row as if no message had been sent. Where its people have read to stays.
-    var withoutMessages: ConversationRow {
-        var row = self
-        row.messages = 0
-        row.live = 0
-        row.last = nil
-        row.systems = []
-        for place in row.people.indices { row.people[place].liveToMark = 0 }
-        return row
-    }
-
     func packed() -> ConversationRow? {
         guard let packed = open.packed() else { return nil }
         var row = self

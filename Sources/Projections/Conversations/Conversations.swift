@@ -71,6 +71,11 @@ package final class Conversations: Projection {
         }
     }
 
+    /// Takes note of an event that nothing is to be shown of: that it was there.
+    func pass(_ event: RecordedEvent) throws {
+        try rows.update(event.event.conversation) { row in if case .some = row { row!.seq = max(row!.seq, event.seq) } }
+    }
+
     private func create(_ id: ConversationID, _ kind: Event.ConversationKind, _ title: String?, _ participants: [UserID], _ event: RecordedEvent) throws {
         try rows.update(id) { row in
             guard case .none = row else { return }

@@ -138,13 +138,10 @@ struct ConversationBase: Sendable {
 
 extension Conversations {
     /// A conversation's base as of its last folded event; `nil` if there is no such conversation.
-    ///
-    /// - Parameter hidesMessages: as if none had been sent yet: for somebody who may see only those that follow.
-    package func encodedBase(of id: ConversationID, hidesMessages: Bool = false) throws -> (base: [UInt8], seq: Seq)? {
+    package func encodedBase(of id: ConversationID) throws -> (base: [UInt8], seq: Seq)? {
         try rows.lend(id) { row in
             let summary = row.pointee.summary
             let seq = row.pointee.seq
-            if hidesMessages { return (ConversationBase(summary.withoutMessages, seqs: [], last: nil).encoded, seq) }
             guard let shown = row.pointee.last else { return (ConversationBase(summary, seqs: [], last: nil).encoded, seq) }
             guard let last = try row.pointee.open.message(at: shown.seq) else { throw Self.missing(row.pointee.pages, id) }
             return (ConversationBase(summary, seqs: try newestSeqs(id, row), last: ConversationBase.cut(last)).encoded, seq)
@@ -174,15 +171,29 @@ extension Conversations {
 /// A conversation that is folded from its first events for a while, in memory.
 package struct PartialFold: ~Copyable {
     private let conversations: Conversations
+    private let hidesMessages: Bool
 
-    package init() {
+    /// - Parameter hidesMessages: as if none had been sent, and nothing been said about any.
+    package init(hidesMessages: Bool = false) {
         var tables = ProjectionTables(source: nil)
         conversations = Conversations(tables: &tables)
+        self.hidesMessages = hidesMessages
     }
 
-    package func fold(_ event: RecordedEvent) throws { try conversations.apply(event) }
+    package func fold(_ event: RecordedEvent) throws {
+        if hidesMessages, event.event.content.isAboutMessage { try conversations.pass(event) } else { try conversations.apply(event) }
+    }
 
-    package func encodedBase(of id: ConversationID, hidesMessages: Bool = false) throws -> (base: [UInt8], seq: Seq)? {
-        try conversations.encodedBase(of: id, hidesMessages: hidesMessages)
+    package func encodedBase(of id: ConversationID) throws -> (base: [UInt8], seq: Seq)? { try conversations.encodedBase(of: id) }
+}
+
+extension Event.Content {
+    /// Whether it is a message, or tells something of one.
+    fileprivate var isAboutMessage: Bool {
+        switch self {
+        case .messageSent, .chunkAppended, .messageCompleted, .messageInterrupted, .messageEdited, .messageDeleted, .reactionSet, .receiptDelivered, .receiptRead:
+            true
+        case .conversationCreated, .conversationUpdated, .participantJoined, .participantLeft, .preferenceSet, .custom, .unknown: false
+        }
     }
 }

@@ -9,20 +9,22 @@ extension HubConnection {
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
-            let isValid = try hello.cursor.map { cursor in
-                try cursor.store == hub.id
-                    && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition) && holds(hello.newest)
-                    && hasSigned(hello)
-            }
+            let isGone = try !isValid(hello.cursor, hello) || !hasSigned(hello)
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
-                store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: !(isValid ?? true), checkpoint: "", consistency: [])
+                store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: isGone, checkpoint: "", consistency: [])
             try addCheckpoint(to: &welcome, since: hello.checkpointSize)
             awaitsHeads = welcome.isGone
             let effects = session.welcome(welcome, at: now)
-            if isValid ?? true { try want(after: hello.cursor?.position ?? 0, identity, hello) }
+            if !isGone { try want(after: hello.cursor?.position ?? 0, identity, hello) }
             perform(effects)
         }
+    }
+
+    private func isValid(_ cursor: Cursor?, _ hello: Hello) throws -> Bool {
+        guard let cursor else { return true }
+        return try cursor.store == hub.id && hub.openings.holds(cursor.position, in: cursor.incarnation, now: hub.store.log.lastPosition)
+            && holds(hello.newest)
     }
 
     /// Whether an event that the peer has is this hub's own.
@@ -51,12 +53,13 @@ extension HubConnection {
         var changes = hub.withIndex { $0.changes(for: identity, seesEverything: seesEverything, after: position) }.filter { isInScope($0.log) }
         changes.sort { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }
         if PlantedBug.forgetMissed.isPlanted { changes = changes.suffix(1) }
-        if position == 0, hello.wantsFirstScreen { screen = try FirstScreen(hub, identity, scope).pages()[...] }
+        let isNewest = if case .newest = scope { true } else { false }
+        if position == 0, hello.wantsFirstScreen || isNewest { screen = try FirstScreen(hub, identity, scope).pages()[...] }
         var offers: [HeadsFrame.Item] = []
         for change in changes {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
-                if case .newest = scope, case .conversation = change.log { continue }
+                if isNewest, case .conversation = change.log { continue }
                 try want(change.log, from: 1)
                 continue
             }

@@ -65,7 +65,7 @@ package struct Model {
     private(set) var preferences: [UserID: [ConversationID: [ByteText: Register<String?>]]] = [:]
     private let hidden: [ConversationID: Seq]
 
-    /// `hidden`: as if no message had been sent up to these seqs.
+    /// `hidden`: as if no message had been sent up to these seqs, nor a receipt.
     package init(_ events: some Sequence<RecordedEvent>, hidden: [ConversationID: Seq] = [:]) {
         self.hidden = hidden
         for event in events { take(event) }
@@ -97,7 +97,7 @@ package struct Model {
         case .participantLeft(let user): conversation.participants.remove(user)
         case .messageSent(let message):
             conversation.messages.append(Message(message, event))
-            conversation.order = event.hlc
+            if event.seq > conversation.hiddenSeq { conversation.order = event.hlc }
         case .chunkAppended(let message, _, let text):
             guard let place = conversation.place(message), conversation.messages[place].state == "streaming" else { return }
             if event.isErased { conversation.messages[place].isErased = true } else { conversation.messages[place].text.value += text }
@@ -120,6 +120,7 @@ package struct Model {
         case .reactionSet(let message, let emoji, let isOn):
             guard !event.isErased, let place = conversation.place(message), conversation.messages[place].state != "deleted" else { return }
             conversation.messages[place].reactions[ByteText(emoji), default: [:]][author, default: Register(false)].write(isOn, event)
+        case .receiptDelivered where event.seq <= conversation.hiddenSeq, .receiptRead where event.seq <= conversation.hiddenSeq: break
         case .receiptDelivered(let message):
             guard let place = conversation.place(message) else { return }
             conversation.delivered[author] = max(conversation.delivered[author] ?? 0, conversation.messages[place].seq)
