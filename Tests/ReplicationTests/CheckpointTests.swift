@@ -66,6 +66,26 @@ import Testing
         }
     }
 
+    @Test("A device that asks for something else without a cursor holds no lost checkpoint against a hub that was set back")
+    func setBackUnderAnotherScope() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            for index in 0..<40 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
+            try world.backUpHub()
+            var device = try world.device(ada)
+            try await grow(world, 3)
+            // Only a newest part is held: what follows asks like a new device.
+            let part = world.follow(device, scope: .newest(conversations: 1, messages: 1))
+            try await eventually { part.isSettled || part.end != nil }
+            part.connection.end()
+            try await eventually { part.end != nil }
+            try world.restoreHub()
+            try await grow(world, 9)
+            device = try await world.heal(device)
+            try expectSame(world, device)
+        }
+    }
+
     @Test("A checkpoint of which WELCOME came and nothing more is not held against a hub that was set back since", arguments: [false, true])
     func broken(isNew: Bool) async throws {
         try await withWorld { world in

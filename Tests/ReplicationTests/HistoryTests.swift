@@ -34,6 +34,24 @@ import Testing
 
     private let after = (0..<40).map { "after \($0)" }
 
+    @Test("Nor does what comes instead tell when something was said, who said it last, and who has read it")
+    func nothingAboutBefore() async throws {
+        try await withWorld { world in
+            let id = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try await setHistory(ConversationHistory.fromJoining.rawValue, of: id, world)
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [eve])
+            let before = MessageID.random()
+            _ = try await world.hubStore.append(message("before", in: id, by: ada, id: before))
+            _ = try await world.hubStore.append(Event(conversation: id, author: bob, content: .receiptRead(upTo: before)))
+            _ = try await world.hubStore.append(Event(conversation: id, author: ada, content: .participantJoined(eve)))
+            let device = try world.device(eve)
+            try await settle(world, device)
+            #expect(try device.store.lobby(of: eve).rows.map(\.conversation) == [other, id])
+            #expect(try device.store.timeline(of: id)?.receipts.marks == [])
+            #expect(try world.hubStore.timeline(of: id)?.receipts.marks.map(\.user) == [bob])
+        }
+    }
+
     @Test("Nothing from before goes to who came later, whatever is asked for; nor what opens it", arguments: [false, true])
     func nothingFromBefore(_ wantsFirstScreen: Bool) async throws {
         try await withWorld { world in

@@ -1,6 +1,6 @@
 import ConversationStore
 import Foundation
-import Replication
+@testable import Replication
 import Testing
 
 /// Devices that hold only a part of what their user has.
@@ -20,6 +20,20 @@ import Testing
         #expect(session.end == nil)
         session.connection.end()
         try await eventually { session.end != nil }
+    }
+
+    @Test("The newest conversations come to who asks for them, be it a first screen or not", arguments: [false, true])
+    func newest(wantsFirstScreen: Bool) async throws {
+        try await withWorld { world in
+            let (long, _) = try await conversations(world)
+            let peer = try await RawPeer(world.hub, bob) {
+                $0.scope = .newest(conversations: 1, messages: 3)
+                $0.wantsFirstScreen = wantsFirstScreen
+            }
+            try await eventually { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+            let bases = peer.frames.compactMap { frame in if case .base(let base) = frame { base } else { nil } }
+            #expect(bases.map(\.log) == [.conversation(long)])
+        }
     }
 
     @Test func aSessionThatEndsEarlyAfterAWiderScopeLosesNothing() async throws {
