@@ -70,10 +70,10 @@ import Testing
     func setBackUnderAnotherScope() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
-            for index in 0..<40 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
             try world.backUpHub()
             var device = try world.device(ada)
             try await grow(world, 3)
+            for index in 0..<40 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
             // Only a newest part is held: what follows asks like a new device.
             let part = world.follow(device, scope: .newest(conversations: 1, messages: 1))
             try await eventually { part.isSettled || part.end != nil }
