@@ -143,6 +143,13 @@ final class HubNode: @unchecked Sendable {
         }
     }
 
+    /// Folds all that is shown anew, and puts it in the place of what there is.
+    func rebuild() {
+        enter { [self] hub in
+            do { try hub.store.rebuild() } catch { if !disk.hasCrashed { simulation.found("the hub does not rebuild: \(error)") } }
+        }
+    }
+
     /// Signs the heads of all logs: devices keep what they are shown, and hold the hub to it.
     func sign() {
         enter { [self] hub in

@@ -6,8 +6,8 @@ extension Simulation {
     private enum Operation {
         case converse, send, stream, goOn, edit, delete, react, receipt, title, history, prefer, join, leave, custom, misbehave, type
         case retry, discard, editPending
-        case crash, crashLater, restart, copy, restore, fill, fail, flush, erase, rescope, fetch
-        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubErase, hubSign
+        case crash, crashLater, restart, copy, restore, fill, fail, flush, rebuild, erase, rescope, fetch
+        case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubRebuild, hubErase, hubSign
         case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
     }
 
@@ -21,9 +21,9 @@ extension Simulation {
                 (6, .prefer),
                 (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
                 (3, .retry), (2, .discard), (3, .editPending),
-                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .erase), (4, .rescope),
+                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .rebuild), (1, .erase), (4, .rescope),
                 (3, .fetch),
-                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (2, .hubErase), (12, .hubSign),
+                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (1, .hubRebuild), (2, .hubErase), (12, .hubSign),
                 (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
             ])
         world.log("\(device.name): \(operation)")
@@ -55,6 +55,7 @@ extension Simulation {
             device.disk.fail(
                 world.random.element([.write, .sync, .commit]), 1 + world.random.below(10), with: world.random.element([.noSpace, .inputOutput, .short(40)]))
         case .flush: device.enter { try $0.store.log.flush() }
+        case .rebuild: device.enter { try $0.store.rebuild() }
         case .erase: device.enter { try device.eraseSome($0) }
         case .rescope: if device.isScoped { device.ask(for: scope(for: device)) }
         case .fetch: device.enter { device.fillSome($0) }
@@ -64,6 +65,7 @@ extension Simulation {
         case .hubBackUp: hub.backUp()
         case .hubRestore: hub.restore()
         case .hubFlush: hub.flush()
+        case .hubRebuild: hub.rebuild()
         case .hubErase: hub.erase()
         case .hubSign: hub.sign()
         case .cut: device.cut()
