@@ -191,7 +191,8 @@ extension Event.Content {
     /// Whether it is a message, or tells something of one.
     fileprivate var isAboutMessage: Bool {
         switch self {
-        case .messageSent, .chunkAppended, .messageCompleted, .messageInterrupted, .messageEdited, .messageDeleted, .reactionSet, .receiptDelivered, .receiptRead:
+        case .messageSent, .chunkAppended, .messageCompleted, .messageInterrupted, .messageEdited, .messageDeleted, .reactionSet, .receiptDelivered,
+            .receiptRead:
             true
         case .conversationCreated, .conversationUpdated, .participantJoined, .participantLeft, .preferenceSet, .custom, .unknown: false
         }

@@ -21,9 +21,11 @@ extension Simulation {
                 (6, .prefer),
                 (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
                 (3, .retry), (2, .discard), (3, .editPending),
-                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .rebuild), (1, .erase), (4, .rescope),
+                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (1, .fill), (1, .fail), (2, .flush), (1, .rebuild), (1, .erase),
+                (4, .rescope),
                 (3, .fetch),
-                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (1, .hubRebuild), (2, .hubErase), (12, .hubSign),
+                (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (1, .hubRebuild), (2, .hubErase),
+                (12, .hubSign),
                 (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
             ])
         world.log("\(device.name): \(operation)")
