@@ -287,13 +287,14 @@ final class Writer {
         switch (try Acceptance.decide(event, conversation, self), event.content) {
         case (.duplicate(let seq), _): return .duplicate(seq)
         // Who joined then may have left since, and who may not speak now may have spoken then.
-        case (.accept, .participantJoined), (.accept, .participantLeft): return .duplicate(state.row.seq)
-        case (.refuse, .messageEdited), (.refuse, .reactionSet), (.refuse, .conversationUpdated), (.refuse, .preferenceSet), (.refuse, .custom),
-            (.refuse, .messageSent), (.accept, _):
-            // Nothing else that was a repeat once is none now. It is another event's counter: its replica was set back, and so was its memory of
-            // having sent this one for the first time.
+        case (_, .participantJoined), (_, .participantLeft): return .duplicate(state.row.seq)
+        case (.refuse(let refusal), .receiptDelivered) where refusal.code == .notParticipant,
+            (.refuse(let refusal), .receiptRead) where refusal.code == .notParticipant:
+            return .duplicate(state.row.seq)
+        case (.refuse, _), (.accept, _):
+            // Nothing else that was a repeat once is none now: what it repeats is still there. It is another event's counter: its replica was set back, and
+            // so was its memory of having sent this one for the first time.
             return .refuse(Refusal(.originConflict, "used before for another event"))
-        case (.refuse, _): return .duplicate(state.row.seq)
         }
     }
 

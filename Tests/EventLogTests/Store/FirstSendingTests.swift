@@ -36,6 +36,15 @@ import Testing
         #expect(try store.appendBlocking([submission(sent(1, in: 1, "one"), 1, isFirst: false)]) == [.duplicate(outcomes[0].receipt!)])
         #expect(try store.appendBlocking([submission(sent(50, in: 1, "there already"), 2, isFirst: false)]) == [outcomes[1]])
         #expect(try store.appendBlocking([submission(chunk(0, of: 99, in: 1, "to nothing"), 3, isFirst: false)])[0].refusal == .unknownMessage)
+        // Other events under the counter of a repeat are not that, also where they would be refused.
+        func about(_ content: Event.Content) -> Submission { Submission(Event(conversation: conversation(1), author: UserID("ann")!, content: content)) }
+        let others = [
+            chunk(0, of: 99, in: 1, "to nothing"), about(.messageCompleted(message: message(99), finishReason: nil, usage: nil)),
+            about(.messageInterrupted(message: message(99), reason: "stop")), about(.messageDeleted(message: message(99))), about(.receiptRead(upTo: message(99))),
+        ]
+        for other in others {
+            #expect(try store.appendBlocking([submission(other, 2, isFirst: false)])[0].refusal == .originConflict)
+        }
         #expect(try store.appendBlocking([submission(sent(3, in: 1, "three"), 5, isFirst: true)])[0].isAccepted)
         #expect(try store.all().count == 5)
         try store.close()
