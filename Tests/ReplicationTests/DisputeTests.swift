@@ -20,7 +20,9 @@ import Testing
     }
 
     /// A session in which those events come before the hub has said up to where the two agree.
-    private func session(_ world: World, _ device: Replica, _ frame: EventsFrame) -> Between {
+    ///
+    /// - Parameter hidesEvents: the hub's own do not come.
+    private func session(_ world: World, _ device: Replica, _ frame: Frame, hidesEvents: Bool = false) -> Between {
         let isNext = Monitor(true)
         return Between(
             world.hub, device,
@@ -29,12 +31,17 @@ import Testing
                 case .heads, .caughtUp, .pong:
                     return isNext.withLock { isNext in
                         defer { isNext = false }
-                        return isNext ? .events(frame) : nil
+                        return isNext ? frame : nil
                     }
                 default: return nil
                 }
             },
-            { $0 })
+            { frame in
+                switch frame {
+                case .events, .segment: hidesEvents ? nil : frame
+                default: frame
+                }
+            })
     }
 
     private func send(_ texts: [String], _ world: World, _ chat: ConversationID) async throws {
@@ -54,7 +61,7 @@ import Testing
             try await world.sync(device)
             try world.restoreHub()
             try await send((0..<count).map { "other \($0)" }, world, chat)
-            let session = session(world, device, try frame(world, chat, from: seq))
+            let session = session(world, device, .events(try frame(world, chat, from: seq)))
             try await eventually { session.hasEnded || session.isSettled }
             #expect(session.failure == nil)
             #expect(session.hasEnded)
@@ -80,9 +87,29 @@ import Testing
             if isLonger { try await send(["five"], world, chat) }
             var frame = try frame(world, chat, from: isLonger ? 6 : 3)
             frame.logs[0].head!.root = Hash256()
-            let session = session(world, device, frame)
+            let session = session(world, device, .events(frame), hidesEvents: true)
             try await eventually { session.hasEnded || session.isSettled }
             #expect(session.failure == .forked)
+        }
+    }
+
+    @Test("While the two differ nothing vouches for what is held, whatever the hub says")
+    func caughtUpTooEarly() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            try await send(before + lost, world, chat)
+            let device = try world.device(ada)
+            try world.backUpHub()
+            try world.reopenHub(log: { _ in }, after: { _ in })
+            try await world.sync(device)
+            try world.restoreHub()
+            // It has less, and then that all was sent.
+            let log = LogID.conversation(chat)
+            let less = HeadsFrame.Item(log: log, head: LogHead(size: 1, root: try device.root(of: log, at: 1)))
+            let session = session(world, device, .heads(HeadsFrame(heads: [less], isProbe: true)))
+            try await eventually { session.hasEnded || session.isSettled }
+            #expect(session.hasEnded && !session.isSettled)
+            #expect(device.cursor == nil)
         }
     }
 }

@@ -13,31 +13,33 @@ package final class HeadsLogProver: Sendable {
 
     package init(store: EventStore) { self.store = store }
 
-    /// That the log of heads as the last checkpoint signed it begins with its first `size` entries; empty if it has fewer, or just as many.
+    /// The store's last checkpoint, as it was signed and opened; `nil` if none was made. A newer one may be signed at any time: what is said of a log of heads
+    /// must all be of one.
+    package func newest() throws -> (note: String, checkpoint: Checkpoint)? {
+        guard let note = try store.checkpoint() else { return nil }
+        return (note, try Checkpoint.open(note, key: VerifierKey(store.verifierKey())))
+    }
+
+    /// That the log of heads as a checkpoint of this store signed it begins with its first `size` entries; empty if it has fewer, or just as many.
     ///
     /// - Throws: `EventLogError` with code `damaged`: the entries do not give the signed root.
-    package func consistency(from size: UInt64) throws -> [Hash256] {
-        guard let signed = try signed(), size < signed.size else { return [] }
+    package func consistency(from size: UInt64, to signed: Checkpoint) throws -> [Hash256] {
+        guard size < signed.size else { return [] }
         return try levels.withLock { levels in
             try extend(&levels, to: signed)
             return try MerkleProver.consistencyRanges(from: size, to: signed.size).map { try root($0, levels) }
         }
     }
 
-    /// The root of its first `size` entries, at least one; `nil` if the last checkpoint signed fewer.
+    /// The root of its first `size` entries, at least one; `nil` if the checkpoint signed fewer.
     ///
     /// - Throws: `EventLogError` with code `damaged`: the entries do not give the signed root.
-    package func root(at size: UInt64) throws -> Hash256? {
-        guard let signed = try signed(), size <= signed.size else { return nil }
-        if size == signed.size { return signed.root }
+    package func root(at size: UInt64, in signed: Checkpoint) throws -> Hash256? {
+        if size >= signed.size { return size == signed.size ? signed.root : nil }
         return try levels.withLock { levels in
             try extend(&levels, to: signed)
             return try root(0..<size, levels)
         }
-    }
-
-    private func signed() throws -> Checkpoint? {
-        try store.checkpoint().map { try Checkpoint.open($0, key: VerifierKey(store.verifierKey())) }
     }
 
     private func extend(_ levels: inout [[Hash256]], to signed: Checkpoint) throws {

@@ -288,8 +288,8 @@ final class Writer {
         case (.duplicate(let seq), _): return .duplicate(seq)
         // Who joined then may have left since, and who may not speak now may have spoken then.
         case (_, .participantJoined), (_, .participantLeft): return .duplicate(state.row.seq)
-        case (.refuse(let refusal), .receiptDelivered) where refusal.code == .notParticipant,
-            (.refuse(let refusal), .receiptRead) where refusal.code == .notParticipant:
+        case (.refuse(let refusal), .receiptDelivered) where refusal.code != .unknownMessage,
+            (.refuse(let refusal), .receiptRead) where refusal.code != .unknownMessage:
             return .duplicate(state.row.seq)
         case (.refuse, _), (.accept, _):
             // Nothing else that was a repeat once is none now: what it repeats is still there. It is another event's counter: its replica was set back, and

@@ -9,11 +9,15 @@ extension HubConnection {
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
-            let isGone = try !isValid(hello.cursor, hello) || !hasSigned(hello)
+            let signed = try hub.headsLog.newest()
+            let isGone = try !isValid(hello.cursor, hello) || !holds(hello, signed?.checkpoint)
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
                 store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: isGone, checkpoint: "", consistency: [])
-            try addCheckpoint(to: &welcome, since: hello.checkpointSize)
+            if let (note, checkpoint) = signed {
+                (welcome.checkpoint, welcome.checkpointKey) = (note, try hub.store.log.verifierKey())
+                if hello.checkpointSize > 0 { welcome.consistency = try hub.headsLog.consistency(from: hello.checkpointSize, to: checkpoint) }
+            }
             awaitsHeads = welcome.isGone
             let effects = session.welcome(welcome, at: now)
             if !isGone { try want(after: hello.cursor?.position ?? 0, identity, hello) }
@@ -34,18 +38,12 @@ extension HubConnection {
         return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
     }
 
-    /// Whether the log of heads begins with the part that the peer has seen signed: not so if this hub was set back, and has signed another one since.
-    private func hasSigned(_ hello: Hello) throws -> Bool {
+    /// Whether the log of heads that this hub has signed begins with the part that the peer has seen signed: not so if it was set back, and has signed
+    /// another one since.
+    private func holds(_ hello: Hello, _ signed: Checkpoint?) throws -> Bool {
         guard hello.checkpointSize > 0, !PlantedBug.believeCheckpoints.isPlanted else { return true }
-        guard let root = try hub.headsLog.root(at: hello.checkpointSize) else { return false }
+        guard let signed, let root = try hub.headsLog.root(at: hello.checkpointSize, in: signed) else { return false }
         return hello.checkpointRoot.map { $0 == root } ?? true
-    }
-
-    private func addCheckpoint(to welcome: inout Welcome, since size: UInt64) throws {
-        guard let checkpoint = try hub.store.log.checkpoint() else { return }
-        welcome.checkpoint = checkpoint
-        welcome.checkpointKey = try hub.store.log.verifierKey()
-        if size > 0 { welcome.consistency = try hub.headsLog.consistency(from: size) }
     }
 
     /// Finds what a replica at a position lacks: the user's logs that changed since, each from its first event behind that position.

@@ -24,6 +24,8 @@ final class HeadComparison {
     /// The hub has read all heads, and what it has to say to them was said.
     var isAnswered = false
     var isBusy: Bool { !isAnswered || !searches.isEmpty }
+    /// Whether the two differ in a log.
+    var differs: Bool { !searches.isEmpty || !rewinds.isEmpty }
 
     /// The hub's answer: its head at a size, which is what was asked for, or all that it has.
     func take(_ log: LogID, heldSeq: Seq, size: Seq, isEqual: Bool) -> Step {

@@ -9,6 +9,8 @@ struct Kept {
     var holes: [Fetch] = []
     /// Logs that go on where they ended.
     var grown: [LogID] = []
+    /// Those of them that have the hub's head now.
+    var fitted: [LogID] = []
     /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
     var contradicted: [LogID] = []
     /// Logs of which what came does not lead to the hub's head, while all is compared: nothing more of them was kept. If the comparison finds no difference,
@@ -148,7 +150,7 @@ extension Replica {
             }
             let new = came.filter { $0.seq > last }
             guard let first = new.first else {
-                if let error = try contradiction(noteOf[log]?.head, log, last) { try note(error, log, &kept) }
+                if let error = try contradiction(noteOf[log]?.head, log, last) { try note(error, log, heldSeq: last, &kept) }
                 skipped.insert(log)
                 continue
             }
@@ -180,11 +182,12 @@ extension Replica {
                 }
             }
             if let head = noteOf[log]?.head, let error = try contradiction(head, log, heldSeq: last, new, secret) {
-                try note(error, log, &kept)
+                try note(error, log, heldSeq: last, &kept)
                 skipped.insert(log)
                 continue
             }
             kept.grown.append(log)
+            if noteOf[log]?.head != nil { kept.fitted.append(log) }
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
         kept.events += taken.count
@@ -232,9 +235,10 @@ extension Replica {
     private var isComparing: Bool { state.withLock { $0.isComparing } }
 
     /// The hub is not to be blamed where what is held is doubtful itself, nor yet where the two are comparing what they have.
-    private func note(_ contradiction: ReplicaError, _ log: LogID, _ kept: inout Kept) throws {
+    private func note(_ contradiction: ReplicaError, _ log: LogID, heldSeq: Seq, _ kept: inout Kept) throws {
         if vouchedSeq(of: log) != nil { return kept.contradicted.append(log) }
-        guard isComparing else { throw contradiction }
+        // Of other logs the hub is told nothing that it could say something else of.
+        guard heldSeq > 0, state.withLock({ $0.isComparing && Scope.covers(log, $0.scopeNames) }) else { throw contradiction }
         kept.disputed[log] = contradiction
     }
 

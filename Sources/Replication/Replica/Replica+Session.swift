@@ -40,6 +40,7 @@ extension Replica {
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
             let checkpoint = try savedCheckpoint()
+            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
@@ -101,8 +102,13 @@ extension Replica {
     /// A checkpoint is kept with the cursor that comes behind it, not before: a hub that is then set back to a moment between an older cursor and the
     /// checkpoint knows the cursor and is honest, though its log of heads goes another way.
     func check(_ welcome: Welcome) throws {
+        let greeting = state.withLock { $0.greeting }
+        var old = greeting.checkpoint
         let hub = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.hub) }
         if hub != welcome.store.bytes {
+            // No other hub knows its cursors.
+            if hub != nil, greeting.hasCursor, !welcome.isGone { throw ReplicaError(.badPeer, "another hub takes this one's cursor for its own") }
+            old = nil
             try side.write { transaction in
                 try transaction.put(SyncTables.state, ReplicaState.Key.hub, welcome.store.bytes)
                 // Another hub has a key and a history of its own; what it has is compared, as it does not know our cursor.
@@ -110,7 +116,6 @@ extension Replica {
                 try transaction.delete(SyncTables.state, ReplicaState.Key.checkpointKey)
             }
         }
-        let old = try savedCheckpoint()
         guard !welcome.checkpoint.isEmpty else {
             guard let old else { return }
             if !welcome.isGone { throw ReplicaError(.forked, "the hub shows no checkpoint any more, though it had signed one") }
@@ -135,12 +140,13 @@ extension Replica {
                 : old.size < new.size
                     && Merkle.verifyConsistency(size1: old.size, size2: new.size, proof: welcome.consistency, root1: old.root, root2: new.root)
             let evidence = "the checkpoint of \(new.size) heads, root \(new.root), does not go on from the one of \(old.size), root \(old.root)"
-            if welcome.isGone {
-                try setBack(isConsistent ? nil : "the hub was set back: \(evidence), which it had signed")
-            } else if !isConsistent {
+            if isConsistent {
+                // It stays until a cursor comes behind the new one, whatever else the hub says that it does not know.
+                if old.size == new.size { return }
+            } else if welcome.isGone {
+                try setBack("the hub was set back: \(evidence), which it had signed")
+            } else {
                 throw ReplicaError(.forked, "the hub's key signed both, but \(evidence)")
-            } else if old.size == new.size {
-                return
             }
         }
         if try savedKey() == nil {
@@ -150,15 +156,19 @@ extension Replica {
     }
 
     /// The checkpoint of a life that the hub has lost says nothing about the one that it leads.
-    private func setBack(_ evidence: String?) throws {
-        if let evidence { keepEvidence(evidence) }
+    private func setBack(_ evidence: String) throws {
+        keepEvidence(evidence)
         try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.checkpoint) }
     }
 
     func keepEvidence(_ text: String) {
-        // The session ends anyway; what cannot be kept was told.
-        try? side.write { try $0.put(SyncTables.state, ReplicaState.Key.evidence, Array(text.utf8)) }
+        // What was found before stays, up to a bound. The session ends anyway; what cannot be kept was told.
+        let before = try? evidence
+        if let before, before.utf8.count + text.utf8.count > Self.evidenceBytesMax || before.contains(text) { return }
+        try? side.write { try $0.put(SyncTables.state, ReplicaState.Key.evidence, Array((before.map { $0 + "\n" } ?? "").utf8) + Array(text.utf8)) }
     }
+
+    private static let evidenceBytesMax = 16 << 10
 
     // The session's course.
 

@@ -23,6 +23,8 @@ public final class Replica: Sendable {
         var isCursorSaved = true
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
         var checkpoint: String?
+        /// What this session's HELLO said of the past: the hub's WELCOME is about that.
+        var greeting = Greeting()
         /// This store's own last position when the cursor was given.
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
@@ -31,6 +33,11 @@ public final class Replica: Sendable {
         var unvouched: [LogID: Seq] = [:]
         /// What the session's scope names; `nil`: it leaves nothing out.
         var scopeNames: Set<ConversationID>?
+    }
+
+    struct Greeting {
+        var checkpoint: (size: UInt64, root: Hash256)?
+        var hasCursor = false
     }
 
     /// Opens a replica, or makes one where nothing is.
@@ -256,20 +263,19 @@ public final class Replica: Sendable {
     public var cursor: Cursor? { state.withLock { $0.cursor } }
 
     func saveCursor() {
-        let saved = state.withLock { state -> (cursor: Cursor, place: Position, areVouched: Bool, checkpoint: String?)? in
-            if state.isCursorSaved { return nil }
+        // Written under the lock: a cursor that is taken back meanwhile must not come back.
+        state.withLock { state in
+            if state.isCursorSaved { return }
             state.isCursorSaved = true
-            guard let cursor = state.cursor else { return nil }
-            defer { state.checkpoint = nil }
-            return (cursor, state.place, state.previews.areVouched, state.checkpoint)
-        }
-        guard let saved else { return }
-        // Being behind is safe: what comes twice is skipped.
-        try? side.write { transaction in
-            if saved.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
-            try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(saved.cursor))
-            if let checkpoint = saved.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
-            try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: saved.place.bigEndian) { Array($0) })
+            guard let cursor = state.cursor else { return }
+            // Being behind is safe: what comes twice is skipped.
+            try? side.write { transaction in
+                if state.previews.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
+                try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
+                if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
+                try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: state.place.bigEndian) { Array($0) })
+            }
+            state.checkpoint = nil
         }
     }
 }

@@ -35,6 +35,10 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var session: ReplicaSession
     private var welcome: Welcome?
     private var comparison: HeadComparison?
+    /// Logs that have grown to a head of the hub while the two are compared: what contradicts that, the hub has said itself.
+    private var fitted: Set<LogID> = []
+    /// What was to be filled meanwhile.
+    private var fills: [LogID] = []
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
     private var holdsBack = false
     private var isCaughtUp = false
@@ -139,8 +143,13 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// Asks for what is missing of a log below what is held of it.
     public func fill(_ log: LogID) {
         mailbox.post { [self] in
-            guarded { perform(session.fetch([Fetch(log: log, from: try replica.store.log.lastSeq(of: log) + 1, through: 0)])) }
+            // What comes must not be put behind what the hub may have lost.
+            if comparison != nil { fills.append(log) } else { guarded { try fillNow(log) } }
         }
+    }
+
+    private func fillNow(_ log: LogID) throws {
+        perform(session.fetch([Fetch(log: log, from: try replica.store.log.lastSeq(of: log) + 1, through: 0)]))
     }
 
     public func end() {
@@ -236,9 +245,16 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func caughtUp(_ cursor: Cursor, place: Position) throws {
-        if let error = comparison?.contradiction { throw error }
+        if let comparison {
+            // It will go back and begin anew: nothing vouches for what is held before.
+            if comparison.differs { return }
+            if let error = comparison.contradiction { throw error }
+        }
         // Nothing differs any more.
         comparison = nil
+        fitted = []
+        for log in fills { try fillNow(log) }
+        fills = []
         if try replica.caughtUp(cursor, place: place) { return reopen() }
         try sendAgain()
         isCaughtUp = true
@@ -314,9 +330,10 @@ public final class ReplicaConnection: @unchecked Sendable {
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
         for (log, error) in kept.disputed {
-            guard let comparison, comparison.isBusy else { throw error }
+            guard let comparison, comparison.isBusy, !fitted.contains(log) else { throw error }
             comparison.disputed[log] = error
         }
+        if comparison != nil { fitted.formUnion(kept.fitted) }
         for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
         for log in kept.grown { missing[log] = nil }
         noteVouched(kept.grown, frame)
@@ -365,7 +382,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func compare(_ frame: HeadsFrame) throws {
         var wishes: [Fetch] = []
         var probes: [HeadsFrame.Item] = []
-        for item in frame.heads {
+        // Of logs that it was not asked about a hub has nothing to say.
+        let names = scope.names
+        for item in frame.heads where Scope.covers(item.log, names) {
             let held = try replica.store.log.lastSeq(of: item.log)
             if !frame.isProbe {
                 // Somebody's coming: what is held may end earlier.
