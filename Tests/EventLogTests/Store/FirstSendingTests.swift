@@ -40,7 +40,8 @@ import Testing
         func about(_ content: Event.Content) -> Submission { Submission(Event(conversation: conversation(1), author: UserID("ann")!, content: content)) }
         let others = [
             chunk(0, of: 99, in: 1, "to nothing"), about(.messageCompleted(message: message(99), finishReason: nil, usage: nil)),
-            about(.messageInterrupted(message: message(99), reason: "stop")), about(.messageDeleted(message: message(99))), about(.receiptRead(upTo: message(99))),
+            about(.messageInterrupted(message: message(99), reason: "stop")), about(.messageDeleted(message: message(99))),
+            about(.receiptRead(upTo: message(99))),
         ]
         for other in others {
             #expect(try store.appendBlocking([submission(other, 2, isFirst: false)])[0].refusal == .originConflict)
