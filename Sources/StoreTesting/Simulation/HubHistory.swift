@@ -125,6 +125,9 @@ struct HubHistory {
     /// Whether just this event ever stood in the log, its body erased or not.
     func wasRecorded(_ event: RecordedEvent) -> Bool { everRecorded[event.log]?[event.seq]?.contains { $0.isSame(as: event) } ?? false }
 
+    /// Whether an event of just this content ever stood in the log.
+    func everHeld(_ event: Event) -> Bool { everRecorded[event.log]?.values.contains { $0.contains { $0.event == event } } ?? false }
+
     /// The last seq of each log that a user may see now.
     func ends(for user: UserID) -> [LogID: Seq] {
         if user == Token.service { return logs.mapValues { Seq($0.count) } }

@@ -34,7 +34,7 @@ extension Simulation {
         for promise in device.promises where !promise.isReleased {
             if hub.history.holds(promise.event) { continue }
             if outbox.contains(promise.event) { continue }
-            if try isKeptAside(promise, device, replica) || isUncompared(promise.event, device, replica) { continue }
+            if try isKeptAside(promise, device, replica) || isUncompared(promise.event, device, replica) || isOutOfHands(promise.event) { continue }
             // Recorded as a repeat of something that is there: a receipt behind the mark, a leaving of who had left.
             if let origins = device.origins[promise.event], !origins.isDisjoint(with: hub.duplicates) { continue }
             throw SimulationFailure("I1: \(device.name) took \(promise.event), and it is neither in the hub's log nor in the outbox")
@@ -47,6 +47,11 @@ extension Simulation {
         guard let origins = device.origins[promise.event] else { return false }
         let isUntold = hub.history.everFromJoining.contains(promise.event.conversation)
         return try replica.lostEvents().contains { ($0.isErased || isUntold) && origins.contains(OriginKey($0.origin)) }
+    }
+
+    /// What stands before a later joining a device does not hold any more: if the hub is set back beyond it then, nobody has it.
+    private func isOutOfHands(_ event: Event) -> Bool {
+        hub.restores > 0 && hub.history.everFromJoining.contains(event.conversation) && hub.history.everHeld(event)
     }
 
     /// Of what it does not ask for now, and of what lies in a hole, a device does not know yet that the hub has lost it.

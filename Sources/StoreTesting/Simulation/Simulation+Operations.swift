@@ -64,7 +64,10 @@ extension Simulation {
         case .hubCrash: hub.fall(keeping: keeping())
         case .hubCrashLater: hub.disk.crash(atCall: 1 + world.random.below(100), keeping: keeping())
         case .hubRestart: hub.stop()
-        case .hubBackUp: hub.backUp()
+        case .hubBackUp:
+            hub.backUp()
+            // What was signed right behind it is what a restored hub does not know.
+            if world.random.chance(0.5) { hub.sign() }
         case .hubRestore: hub.restore()
         case .hubFlush: hub.flush()
         case .hubRebuild: hub.rebuild()
