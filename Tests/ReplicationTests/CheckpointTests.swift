@@ -66,6 +66,18 @@ import Testing
         }
     }
 
+    @Test("A checkpoint of an empty hub holds it to nothing")
+    func empty() async throws {
+        try await withWorld { world in
+            let device = try world.device(ada)
+            try world.backUpHub()
+            try await grow(world, 0)
+            try await world.sync(device)
+            try world.restoreHub()
+            _ = try await world.heal(device)
+        }
+    }
+
     @Test("A device that asks for something else without a cursor holds no lost checkpoint against a hub that was set back")
     func setBackUnderAnotherScope() async throws {
         try await withWorld { world in

@@ -89,7 +89,8 @@ extension Replica {
     private func savedCheckpoint() throws -> (size: UInt64, root: Hash256)? {
         guard let note = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.checkpoint) }), let key = try savedKey() else { return nil }
         let checkpoint = try Checkpoint.open(String(decoding: note, as: UTF8.self), key: key)
-        return (checkpoint.size, checkpoint.root)
+        // One over nothing proves nothing, and HELLO cannot name it.
+        return checkpoint.size == 0 ? nil : (checkpoint.size, checkpoint.root)
     }
 
     private func savedKey() throws -> VerifierKey? {

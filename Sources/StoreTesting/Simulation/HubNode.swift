@@ -10,9 +10,9 @@ final class HubNode: @unchecked Sendable {
         var link: Link
     }
 
-    private struct Backup {
-        var directory: String
-        var time: UInt64
+    struct Backup {
+        fileprivate var directory: String
+        fileprivate var time: UInt64
     }
 
     private unowned let simulation: Simulation
@@ -124,8 +124,9 @@ final class HubNode: @unchecked Sendable {
     }
 
     /// The machine is lost, and an older copy of its store takes its place.
-    func restore() {
-        guard isUp, let backup = backups.isEmpty ? nil : world.random.element(backups) else { return }
+    func restore(_ choose: ([Backup]) -> Backup) {
+        guard isUp, !backups.isEmpty else { return }
+        let backup = choose(backups)
         world.log("hub: restored from the backup of \(backup.time)")
         fall(keeping: .nothing)
         MemoryDirectory.remove(path)

@@ -66,9 +66,8 @@ extension Simulation {
         case .hubRestart: hub.stop()
         case .hubBackUp:
             hub.backUp()
-            // What was signed right behind it is what a restored hub does not know.
-            if world.random.chance(0.5) { hub.sign() }
-        case .hubRestore: hub.restore()
+            if world.random.chance(0.3) { loseSoon() }
+        case .hubRestore: hub.restore { world.random.element($0) }
         case .hubFlush: hub.flush()
         case .hubRebuild: hub.rebuild()
         case .hubErase: hub.erase()
@@ -87,6 +86,13 @@ extension Simulation {
                 device.connection?.renew(token: Token.make(device.user, expiresAt: hub.clock.wallMilliseconds + world.random.within(0...600_000)))
             }
         }
+    }
+
+    /// The hub signs right behind a backup, devices come back and see that, and then the backup is all that is left.
+    private func loseSoon() {
+        hub.sign()
+        hub.cutAll()
+        world.after(world.random.within(2000...30_000)) { [self] in if !isHealing { hub.restore { $0.last! } } }
     }
 
     /// Something that a device may ask for.
