@@ -122,6 +122,9 @@ struct HubHistory {
         user == Token.service || everVisible[user]?[log]?.contains { $0.contains(seq) } ?? false
     }
 
+    /// Whether a user was ever shown a log from a later seq on: then what is before it is not held any more.
+    func wasShownFromLater(_ log: LogID, _ seq: Seq, _ user: UserID) -> Bool { everVisible[user]?[log]?.contains { $0.lowerBound > seq } ?? false }
+
     /// Whether just this event ever stood in the log, its body erased or not.
     func wasRecorded(_ event: RecordedEvent) -> Bool { everRecorded[event.log]?[event.seq]?.contains { $0.isSame(as: event) } ?? false }
 
