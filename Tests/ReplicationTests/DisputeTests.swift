@@ -48,6 +48,18 @@ import Testing
         for text in texts { try await world.hubStore.send(text, to: chat, from: bob) }
     }
 
+    /// A device whose cursor is of an opening that its hub has forgotten, though it has all that the device holds.
+    private func forgotten(_ world: World) async throws -> (chat: ConversationID, device: Replica) {
+        let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+        try await send(before + lost, world, chat)
+        let device = try world.device(ada)
+        try world.backUpHub()
+        try world.reopenHub(log: { _ in }, after: { _ in })
+        try await world.sync(device)
+        try world.restoreHub()
+        return (chat, device)
+    }
+
     @Test("A hub that was set back is not blamed for them, be they as many as are held or more", arguments: [3, 5], [2 as Seq, 6])
     func setBack(_ count: Int, from seq: Seq) async throws {
         guard seq <= count + 2 else { return }
@@ -76,14 +88,7 @@ import Testing
     @Test("A hub that says the two agree, and sends what does not go with that, is a fork", arguments: [false, true])
     func liar(isLonger: Bool) async throws {
         try await withWorld { world in
-            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
-            try await send(before + lost, world, chat)
-            let device = try world.device(ada)
-            try world.backUpHub()
-            // The cursor is of an opening that the backup does not know.
-            try world.reopenHub(log: { _ in }, after: { _ in })
-            try await world.sync(device)
-            try world.restoreHub()
+            let (chat, device) = try await forgotten(world)
             if isLonger { try await send(["five"], world, chat) }
             var frame = try frame(world, chat, from: isLonger ? 6 : 3)
             frame.logs[0].head!.root = Hash256()
@@ -96,13 +101,7 @@ import Testing
     @Test("While the two differ nothing vouches for what is held, whatever the hub says")
     func caughtUpTooEarly() async throws {
         try await withWorld { world in
-            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
-            try await send(before + lost, world, chat)
-            let device = try world.device(ada)
-            try world.backUpHub()
-            try world.reopenHub(log: { _ in }, after: { _ in })
-            try await world.sync(device)
-            try world.restoreHub()
+            let (chat, device) = try await forgotten(world)
             // It has less, and then that all was sent.
             let log = LogID.conversation(chat)
             let less = HeadsFrame.Item(log: log, head: LogHead(size: 1, root: try device.root(of: log, at: 1)))

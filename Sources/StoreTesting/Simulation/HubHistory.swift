@@ -128,8 +128,10 @@ struct HubHistory {
     /// Whether just this event ever stood in the log, its body erased or not.
     func wasRecorded(_ event: RecordedEvent) -> Bool { everRecorded[event.log]?[event.seq]?.contains { $0.isSame(as: event) } ?? false }
 
-    /// Whether an event of just this content ever stood in the log.
-    func everHeld(_ event: Event) -> Bool { everRecorded[event.log]?.values.contains { $0.contains { $0.event == event } } ?? false }
+    /// Where an event of just this content ever stood in its log.
+    func seqs(of event: Event) -> [Seq] {
+        everRecorded[event.log]?.filter { $0.value.contains { $0.event == event } }.map(\.key) ?? []
+    }
 
     /// The last seq of each log that a user may see now.
     func ends(for user: UserID) -> [LogID: Seq] {

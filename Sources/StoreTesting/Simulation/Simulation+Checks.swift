@@ -34,7 +34,7 @@ extension Simulation {
         for promise in device.promises where !promise.isReleased {
             if hub.history.holds(promise.event) { continue }
             if outbox.contains(promise.event) { continue }
-            if try isKeptAside(promise, device, replica) || isUncompared(promise.event, device, replica) || isOutOfHands(promise.event) { continue }
+            if try isKeptAside(promise, device, replica) || isUncompared(promise.event, device, replica) || isOutOfHands(promise.event, device) { continue }
             // Recorded as a repeat of something that is there: a receipt behind the mark, a leaving of who had left.
             if let origins = device.origins[promise.event], !origins.isDisjoint(with: hub.duplicates) { continue }
             throw SimulationFailure("I1: \(device.name) took \(promise.event), and it is neither in the hub's log nor in the outbox")
@@ -50,8 +50,8 @@ extension Simulation {
     }
 
     /// What stands before a later joining a device does not hold any more: if the hub is set back beyond it then, nobody has it.
-    private func isOutOfHands(_ event: Event) -> Bool {
-        hub.restores > 0 && hub.history.everFromJoining.contains(event.conversation) && hub.history.everHeld(event)
+    private func isOutOfHands(_ event: Event, _ device: DeviceNode) -> Bool {
+        hub.restores > 0 && hub.history.seqs(of: event).contains { hub.history.wasShownFromLater(event.log, $0, device.user) }
     }
 
     /// Of what it does not ask for now, and of what lies in a hole, a device does not know yet that the hub has lost it.
