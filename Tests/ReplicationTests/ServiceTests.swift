@@ -31,4 +31,52 @@ import Testing
             #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["for ada", "for bob"])
         }
     }
+
+    @Test("A service's replica is a copy of everything, and writes in users' names; a user's does not") func proxy() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
+            let hub = try Hub(store: world.hubStore, options: .anyUser(services: [eve]))
+            let proxy = try world.open(world.directory + "/proxy", eve, isService: true)
+            // Also before it has seen anything.
+            let other = ConversationID.random()
+            try proxy.append([
+                Event(conversation: other, author: ada, content: .conversationCreated(kind: .direct, title: nil, participants: [bob])),
+                message("by ada", in: other, by: ada), message("by bob", in: other, by: bob),
+            ])
+            #expect(throws: Refusal(.notParticipant)) { try proxy.append(message("by eve", in: other, by: eve)) }
+            #expect(throws: Refusal(.unknownConversation)) { try proxy.append(message("too early", in: chat, by: bob)) }
+
+            let connection = InProcess.connect(proxy, to: hub) { _ in }
+            try await eventually { try proxy.store.participants(of: chat).contains(bob) && proxy.outbox.isEmpty }
+            try proxy.append([message("answer", in: chat, by: bob)])
+            connection.outboxChanged()
+            try await eventually { proxy.outbox.isEmpty }
+            connection.end()
+            for store in [world.hubStore, proxy.store] {
+                #expect(try store.timeline(of: chat)?.messages.map(\.text) == ["answer"])
+                #expect(try store.timeline(of: other)?.messages.map { "\($0.author) \($0.text)" } == ["ada by ada", "bob by bob"])
+            }
+
+            let device = try world.device(ada)
+            #expect(throws: Refusal(.forbidden, "this is the replica of ada")) { try device.append(message("forged", in: chat, by: bob)) }
+        }
+    }
+
+    @Test("Who says to be a service without the claim is sent away, and what it wrote stays") func pretender() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
+            let path = world.directory + "/pretender"
+            let honest = try world.open(path, ada)
+            try await world.sync(honest)
+            try honest.close()
+            let replica = try world.open(path, ada, isService: true)
+            try replica.append(message("forged", in: chat, by: bob))
+            let session = world.follow(replica)
+            try await eventually { session.end != nil }
+            guard case .ended(let bye) = session.end else { return #expect(Bool(false), "it went on: \(session.end!)") }
+            #expect(bye.code == .forbidden)
+            #expect(replica.outbox.map(\.event.author) == [bob])
+            #expect(try world.hubStore.timeline(of: chat)?.messages.isEmpty == true)
+        }
+    }
 }

@@ -30,8 +30,9 @@ final class World {
     }
 
     /// - Parameter flushes: `false`: of itself it seals nothing before it is closed, however long that takes.
-    func open(_ path: String, _ user: UserID, flushes: Bool = true) throws -> Replica {
+    func open(_ path: String, _ user: UserID, flushes: Bool = true, isService: Bool = false) throws -> Replica {
         var options = ReplicaOptions()
+        options.isService = isService
         options.store.runsInline = !flushes
         let device = try Replica.open(at: path, user: user, options: options)
         devices.append(device)

@@ -4,6 +4,7 @@ extension Replica {
     /// Begins a session over a transport.
     ///
     /// - Parameters:
+    ///   - scope: what is asked for. A service account's replica (``ReplicaOptions/isService``) asks for everything, whatever is said here.
     ///   - send: takes whole messages, in order, never two at once; must not wait.
     ///   - close: is called at most once, after the last `send`.
     ///   - observe: is told what happens, in order.
@@ -11,7 +12,8 @@ extension Replica {
         token: String, scope: Scope = .mine, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void,
         observe: @escaping @Sendable (ReplicaEvent) -> Void
     ) -> ReplicaConnection {
-        ReplicaConnection(self, token: token, scope: scope, send: send, close: close, observe: observe)
+        // Of a conversation that its account has no part in, nothing else would ever come back.
+        ReplicaConnection(self, token: token, scope: options.isService ? .everything : scope, send: send, close: close, observe: observe)
     }
 
     func hello(token: String, scope: Scope) throws -> Hello {

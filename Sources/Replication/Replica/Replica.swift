@@ -170,7 +170,7 @@ public final class Replica: Sendable {
 
     // Writing.
 
-    /// Takes an event of this user's into the outbox: durable, and shown, when it returns.
+    /// Takes an event of this user's, or with ``ReplicaOptions/isService`` of anybody's, into the outbox: durable, and shown, when it returns.
     @discardableResult
     public func append(_ event: Event) throws -> OutboxEntry { try append([event])[0] }
 
@@ -198,19 +198,29 @@ public final class Replica: Sendable {
 
     /// What the hub would say, as far as it can be told from here. It decides, not we: what may be is let through.
     private func check(_ events: [Event], beside outbox: Outbox) throws {
-        var isOpen: Set<ConversationID> = []
-        for event in events where event.creates(event.conversation, with: user) { isOpen.insert(event.conversation) }
+        struct Place: Hashable {
+            var conversation: ConversationID
+            var author: UserID
+        }
+        var isOpen: Set<Place> = []
         for event in events {
-            guard event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
+            guard options.isService || event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
+            // Whoever is in it from its first event on may go on with what follows, also beyond this call's events.
+            if case .conversationCreated(_, _, let people) = event.content {
+                for person in people + [event.author] { isOpen.insert(Place(conversation: event.conversation, author: person)) }
+            }
+        }
+        for event in events {
             if let refusal = EventStore.checkForm(event) { throw refusal }
             if case .conversationCreated = event.content { continue }
-            if isOpen.contains(event.conversation) { continue }
-            if !outbox.creates(event.conversation, with: user) {
+            let place = Place(conversation: event.conversation, author: event.author)
+            if isOpen.contains(place) { continue }
+            if !outbox.creates(event.conversation, with: event.author) {
                 let people = try store.participants(of: event.conversation)
                 guard !people.isEmpty else { throw Refusal(.unknownConversation) }
-                guard people.contains(user) else { throw Refusal(.notParticipant) }
+                guard people.contains(event.author) else { throw Refusal(.notParticipant) }
             }
-            isOpen.insert(event.conversation)
+            isOpen.insert(place)
         }
     }
 
@@ -283,6 +293,9 @@ public final class Replica: Sendable {
 public struct ReplicaOptions: Sendable {
     /// Its durability is always full, whatever is said here.
     public var store = ConversationStoreOptions()
+    /// Whether it is a service account's, which may write in any user's name: an AI's proxy. Such a replica is a copy of everything. The hub goes by the
+    /// token's claim, not by this: without the claim it ends the session (`forbidden`), and what was written waits.
+    public var isService = false
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()
 

@@ -27,7 +27,7 @@ struct DeviceCheck {
         if device.isFollower { try checkLobbies() } else { try checkScreens() }
         guard try replica.store.isFold() else { throw failure("I4: its projections are not the fold of its log") }
         guard replica.isOutboxAnswered(in: device.scope) else { throw failure("keeps \(replica.outbox) in its outbox") }
-        if device.scope == .mine, !replica.outbox.isEmpty { throw failure("keeps \(replica.outbox) in its outbox") }
+        if device.scope == .mine || device.scope == .everything, !replica.outbox.isEmpty { throw failure("keeps \(replica.outbox) in its outbox") }
     }
 
     private func failure(_ what: String) -> SimulationFailure { SimulationFailure("\(device.name), which asks for \(device.scope): \(what)") }

@@ -44,16 +44,18 @@ final class DeviceNode: @unchecked Sendable {
 
     /// A streamed message that its application goes on with.
     struct OpenAnswer {
+        var author: UserID
         var conversation: ConversationID
         var message: MessageID
         var next: UInt32
     }
 
-    init(_ simulation: Simulation, number: Int, user: UserID, clock: NodeClock, isScoped: Bool) {
+    init(_ simulation: Simulation, number: Int, user: UserID, clock: NodeClock, isScoped: Bool, isProxy: Bool = false) {
         self.simulation = simulation
         self.user = user
         self.clock = clock
         self.isScoped = isScoped
+        self.isProxy = isProxy
         scope = user == Token.service ? .everything : .mine
         world = simulation.world
         name = "device \(number) of \(user)"
@@ -63,8 +65,10 @@ final class DeviceNode: @unchecked Sendable {
 
     var path: String { directory + "/store" }
 
-    /// Whether it is no user's but a copy of all, on which nobody writes.
+    /// Whether it is no user's but a service account's copy of all.
     var isFollower: Bool { user == Token.service }
+    /// Whether the service writes on it, in users' names.
+    let isProxy: Bool
 
     // Its process.
 
@@ -74,6 +78,7 @@ final class DeviceNode: @unchecked Sendable {
         var options = ReplicaOptions()
         options.store = simulation.storeOptions(clock)
         options.execution = simulation.execution(clock)
+        options.isService = isProxy
         do {
             replica = try Replica.open(at: path, user: user, options: options)
             mustRestart = false

@@ -32,14 +32,14 @@ extension Simulation {
         switch operation {
         case .converse, .send, .stream, .goOn, .edit, .delete, .react, .receipt, .title, .history, .prefer, .join, .leave, .custom,
             .misbehave:
-            if device.isFollower { break }
+            if device.isFollower, !device.isProxy { break }
             device.enter { replica in
                 let events = try events(operation, device, replica)
                 if !events.isEmpty { try device.take(events, replica) }
             }
         case .type:
             device.enter { replica in
-                guard let id = try conversation(replica, device) else { return }
+                guard let id = try conversation(replica, device.user) else { return }
                 device.connection?.tell(Typing(conversation: id, user: device.user, isTyping: true))
             }
         case .retry: device.enter { try device.retryAll($0) }
@@ -123,8 +123,8 @@ extension Simulation {
         return "‹\(texts)›" + String(repeating: " wörd", count: words)
     }
 
-    private func conversation(_ replica: Replica, _ device: DeviceNode) throws -> ConversationID? {
-        let rows = try replica.store.lobby(of: device.user, limit: 20).rows
+    private func conversation(_ replica: Replica, _ user: UserID) throws -> ConversationID? {
+        let rows = try replica.store.lobby(of: user, limit: 20).rows
         if rows.isEmpty { return nil }
         return world.random.chance(0.6) ? rows[0].conversation : world.random.element(rows).conversation
     }
@@ -135,9 +135,11 @@ extension Simulation {
     }
 
     private func events(_ operation: Operation, _ device: DeviceNode, _ replica: Replica) throws -> [Event] {
-        let user = device.user
-        func conversation() throws -> ConversationID? { try self.conversation(replica, device) }
-        func event(_ id: ConversationID, _ content: Event.Content) -> [Event] { [Event(conversation: id, author: user, content: content)] }
+        let user = device.isProxy ? world.random.element(users) : device.user
+        func conversation() throws -> ConversationID? { try self.conversation(replica, user) }
+        func event(_ id: ConversationID, _ content: Event.Content, by author: UserID? = nil) -> [Event] {
+            [Event(conversation: id, author: author ?? user, content: content)]
+        }
         if case .converse = operation {
             let others = users.filter { $0 != user && world.random.chance(0.6) }
             let title: String? = world.random.chance(0.5) ? text() : nil
@@ -154,7 +156,7 @@ extension Simulation {
             let answered = world.random.chance(0.2) ? try message(replica, id) : nil
             return event(id, .messageSent(Event.Message(id: .random(), role: .user, text: text(), replyTo: answered?.id)))
         case .stream:
-            let stream = DeviceNode.OpenAnswer(conversation: id, message: .random(), next: 0)
+            let stream = DeviceNode.OpenAnswer(author: user, conversation: id, message: .random(), next: 0)
             device.streams.append(stream)
             return event(id, .messageSent(Event.Message(id: stream.message, role: .assistant, text: "", isStreaming: true)))
         case .goOn:
@@ -164,15 +166,15 @@ extension Simulation {
             switch world.random.below(8) {
             case 0:
                 device.streams.remove(at: place)
-                return event(stream.conversation, .messageCompleted(message: stream.message, finishReason: "stop", usage: nil))
+                return event(stream.conversation, .messageCompleted(message: stream.message, finishReason: "stop", usage: nil), by: stream.author)
             case 1:
                 device.streams.remove(at: place)
-                return event(stream.conversation, .messageInterrupted(message: stream.message, reason: "stopped"))
+                return event(stream.conversation, .messageInterrupted(message: stream.message, reason: "stopped"), by: stream.author)
             default:
                 let count = 1 + world.random.below(5)
                 device.streams[place].next += UInt32(count)
                 return (0..<count).flatMap { index in
-                    event(stream.conversation, .chunkAppended(message: stream.message, index: stream.next + UInt32(index), text: text()))
+                    event(stream.conversation, .chunkAppended(message: stream.message, index: stream.next + UInt32(index), text: text()), by: stream.author)
                 }
             }
         case .edit:

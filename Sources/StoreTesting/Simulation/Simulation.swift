@@ -34,7 +34,10 @@ package final class Simulation: @unchecked Sendable {
         // Every user has a device, some have two.
         let deviceCount = max(count, 2 + world.random.below(7))
         devices = (0..<deviceCount).map { DeviceNode(self, number: $0, user: users[$0 % count], clock: clock(), isScoped: world.random.chance(0.4)) }
-        if world.random.chance(0.4) { devices.append(DeviceNode(self, number: deviceCount, user: Token.service, clock: clock(), isScoped: false)) }
+        if world.random.chance(0.4) {
+            devices.append(
+                DeviceNode(self, number: deviceCount, user: Token.service, clock: clock(), isScoped: false, isProxy: world.random.chance(0.5)))
+        }
     }
 
     private func clock() -> NodeClock { NodeClock(skew: skew()) }
