@@ -16,7 +16,7 @@ TEST_KILL_STEP ?= 40
 TEST_FAULT_STEP ?= 60
 SEEDS ?= 1000
 ROUNDS ?= 1
-TEST_SEEDS ?= 60
+TEST_SEEDS ?= 2000
 # Tests that run at once: more only make each one late, and what waits for a deadline fails.
 TEST_WIDTH ?= 4
 SWIFT_PATHS := $(wildcard Package.swift Sources Tests benchmarks/Package.swift benchmarks/Sources benchmarks/Benchmarks \
@@ -49,7 +49,8 @@ test:
 	crashtest/run.sh $(TEST_BUDGET)
 	crashtest/run.sh kill $(TEST_KILL_STEP)
 	crashtest/run.sh faults $(TEST_FAULT_STEP)
-	"$$(swift build --show-bin-path)/simulate" --seeds $(TEST_SEEDS)
+	swift build -c release --product simulate
+	.build/release/simulate --seeds $(TEST_SEEDS)
 	SWIFT_BACKTRACE=enable=no SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TEST_WIDTH) scripts/run-tests.sh
 
 build:

@@ -66,6 +66,12 @@ package struct RowBatch: ~Copyable {
 
     package init() {}
 
+    /// Keeps its memory.
+    mutating func removeAll() {
+        rows.removeAll(keepingCapacity: true)
+        bytes.removeAll()
+    }
+
     /// Adds a row whose value the closure writes.
     package mutating func put(_ key: [UInt8], _ encode: (inout ByteBuffer) throws -> Void) rethrows {
         let start = bytes.count

@@ -224,7 +224,7 @@ extension EventStore {
     private func catchUp(_ slot: FoldSlot, from: Position, to: Position) throws {
         guard journal != nil, let table = slot.table else {
             try replayArchive(from: from + 1, through: to) { event in
-                try slot.state.fold(event.pointee)
+                try slot.state.fold(event)
                 return true
             }
             return
@@ -276,26 +276,30 @@ extension EventStore {
         // Rows are encoded and written by another thread while this one folds on.
         let writer = RowWriting(runsInline: options.runsInline)
         defer { writer.end() }
+        // One for all slices: fresh memory of this size is fetched from the system page by page.
+        let encoded = Monitor(RowBatch())
         func save() throws {
             if let done = try writer.wait() { state.settle(done) }
             let rows = state.freeze()
             let reached = position
             writer.start(rows) { [self] in
-                var batch = RowBatch()
-                try rows.encode(into: &batch)
-                // One writer at a time may let the map grow: a flush waits.
-                try maintenance.withLock { _ in
-                    try archive.environment.write { [archive] transaction in
-                        try batch.write(to: table.table, &transaction)
-                        try FoldRecord.update(fold.name, archive, &transaction) { move(&$0, reached) }
+                try encoded.withLock { batch in
+                    batch.removeAll()
+                    try rows.encode(into: &batch)
+                    // One writer at a time may let the map grow: a flush waits.
+                    try maintenance.withLock { _ in
+                        try archive.environment.write { [archive] transaction in
+                            try batch.write(to: table.table, &transaction)
+                            try FoldRecord.update(fold.name, archive, &transaction) { move(&$0, reached) }
+                        }
+                        archive.environment.releasePages()
                     }
-                    archive.environment.releasePages()
                 }
             }
         }
         try replayArchive(from: from + 1, through: to) { event in
-            try state.fold(event.pointee)
-            position = event.pointee.position
+            try state.fold(event)
+            position = event.position
             if position & 0x3FFF == 0 {
                 do {
                     try progress?(position, to)
@@ -314,11 +318,11 @@ extension EventStore {
         if let done = try writer.wait() { state.settle(done) }
     }
 
-    /// Archived events only, which do not change while we read; each is lent where it lies.
-    private func replayArchive(from first: Position, through last: Position, _ body: (UnsafePointer<RecordedEvent>) throws -> Bool) throws {
+    /// Archived events only, which do not change while we read.
+    private func replayArchive(from first: Position, through last: Position, _ body: (borrowing RecordedEvent) throws -> Bool) throws {
         guard first <= last else { return }
         if options.runsInline || last - first < Self.eventsAheadFrom {
-            return try readArchive(from: first, through: last) { run, place in try withUnsafePointer(to: run.recorded(at: place), body) }
+            return try readArchive(from: first, through: last) { run, place in try body(run.recorded(at: place)) }
         }
         let ahead = EventsAhead { [self] body in try readArchive(from: first, through: last, body) }
         defer { ahead.end() }
@@ -425,7 +429,7 @@ extension EventStore {
             try foldProgress.withLock { cuts in
                 let target = try archived()
                 try replayArchive(from: position + 1, through: target) { event in
-                    try state.fold(event.pointee)
+                    try state.fold(event)
                     return true
                 }
                 var batch = RowBatch()

@@ -54,6 +54,8 @@ final class Flusher {
     private var memory: Memory?
     /// The archive's count of commits after the last flush: beyond it, others have changed what `memory` knows.
     private var commit: UInt64?
+    /// The run at hand; kept between slices, as fresh memory of this size is fetched from the system page by page.
+    private var pending: ContiguousArray<PendingEvent> = []
     private var sealed = ByteBuffer(capacity: 1 << 20)
     private var rows = ByteBuffer(capacity: 1 << 16)
 
@@ -65,6 +67,7 @@ final class Flusher {
         if store.options.durability != .full, let journal = store.journal { store.show(through: try journal.sync()) }
         // What comes meanwhile is for the next flush: little at a time would make small runs.
         let target = store.tail.snapshot.frames.last?.number ?? 0
+        defer { pending = [] }
         while true {
             // What is folded is cut where a frame ends, and written with just the events up to there.
             let cut = store.folds.isEmpty ? nil : store.nextCut()
@@ -125,9 +128,37 @@ final class Flusher {
             return place
         }
 
-        // Fold, in commit order.
+        // Fold, in commit order, and seal what makes a run at once, while it is in the processor's caches.
+        let shape = RunShape()
+        let firstPosition = state.position + 1
+        var sealedCount = 0
+        var runs: [(position: Position, range: Range<Int>)] = []
+        var runBytes = 0
+        sealed.removeAll()
         var pending: ContiguousArray<PendingEvent> = []
-        pending.reserveCapacity(frames.reduce(0) { $0 + $1.items.count })
+        swap(&pending, &self.pending)
+        pending.reserveCapacity(min(shape.eventsMax, frames.reduce(0) { $0 + $1.items.count }))
+        // The events refer to the frames' bytes.
+        defer {
+            pending.removeAll(keepingCapacity: true)
+            swap(&pending, &self.pending)
+            withExtendedLifetime(frames) {}
+        }
+        func seal(_ memory: inout Memory) throws {
+            let position = firstPosition + Position(sealedCount)
+            let offset = sealed.count
+            let slices = try pending.withUnsafeBufferPointer { try encoder.encode($0, at: position, into: &sealed) }
+            for (number, slice) in slices.enumerated() {
+                memory.logs[slice.logNumber].row.slices.append(
+                    LogRow.Slice(run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
+            }
+            runs.append((position, offset..<sealed.count))
+            state.runs += 1
+            state.compressedBytes += UInt64(sealed.count - offset)
+            sealedCount += pending.count
+            pending.removeAll(keepingCapacity: true)
+            runBytes = 0
+        }
         var place = -1
         var lastLog: LogID?
         for frame in frames {
@@ -178,40 +209,13 @@ final class Flusher {
                 if envelope.seq == 1, case .conversation = envelope.log { state.conversations += 1 }
                 if envelope.kind == Event.Kind.messageSent.rawValue { state.messages += 1 }
                 pending.append(PendingEvent(envelope: envelope, body: body, commitment: erased, logNumber: place, authorNumber: author))
+                runBytes += body.text.count + body.rest.count + 24
+                if runBytes >= shape.rawBytesMax || pending.count == shape.eventsMax { try seal(&memory) }
             }
         }
+        if !pending.isEmpty { try seal(&memory) }
 
-        // Seal.
-        let firstPosition = state.position + 1
-        var runs: [(position: Position, range: Range<Int>)] = []
-        let shape = RunShape()
-        sealed.removeAll()
-        try withExtendedLifetime(frames) {
-            try pending.withUnsafeBufferPointer { pending in
-                var start = 0
-                while start < pending.count {
-                    var end = start
-                    var bytes = 0
-                    while end < pending.count, bytes < shape.rawBytesMax, end - start < shape.eventsMax {
-                        bytes += pending[end].body.text.count + pending[end].body.rest.count + 24
-                        end += 1
-                    }
-                    let position = firstPosition + Position(start)
-                    let offset = sealed.count
-                    let slices = try encoder.encode(UnsafeBufferPointer(rebasing: pending[start..<end]), at: position, into: &sealed)
-                    for (number, slice) in slices.enumerated() {
-                        memory.logs[slice.logNumber].row.slices.append(
-                            LogRow.Slice(
-                                run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
-                    }
-                    runs.append((position, offset..<sealed.count))
-                    state.runs += 1
-                    state.compressedBytes += UInt64(sealed.count - offset)
-                    start = end
-                }
-            }
-        }
-        state.position += Position(pending.count)
+        state.position += Position(sealedCount)
         state.frame = frames.last!.number
         state.nextNumber = nextNumber
         state.commit += 1

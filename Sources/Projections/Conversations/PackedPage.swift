@@ -9,7 +9,8 @@ struct PackedPage: Sendable {
     let firstSeq: Seq
     private let start: Int
 
-    init(_ bytes: [UInt8]) throws {
+    /// - Parameter isTrusted: they were just written here, out of strings.
+    init(_ bytes: [UInt8], isTrusted: Bool = false) throws {
         self.bytes = bytes
         (count, firstSeq, start) = try bytes.withUnsafeBytes { bytes in
             var reader = RowReader(bytes)
@@ -21,6 +22,7 @@ struct PackedPage: Sendable {
             _ = try reader.value()
             return (count, try MessageRow.steps(in: &reader).seq, start)
         }
+        if isTrusted { return }
         try forEach { message in
             guard message.hasValidText else { throw CodecError(.badUTF8) }
             return true
@@ -47,37 +49,51 @@ struct PackedPage: Sendable {
 
     /// Visits the messages ascending, until the closure says false; the first few are skipped, not decoded.
     @inline(__always) func forEach(skipping skipped: Int = 0, _ body: (LentMessage) throws -> Bool) throws {
-        try walk { number, seq, sentAt, reader in
-            if number < skipped { return true }
-            return try body(LentMessage(decoding: reader, seq: seq, sentAt: sentAt, isValid: true))
+        try bytes.withUnsafeBytes { bytes in
+            var walk = Walk(bytes, from: start, count)
+            while let message = try walk.next() {
+                if walk.passed <= skipped { continue }
+                if try !body(LentMessage(decoding: message, seq: walk.seq, sentAt: walk.sentAt, isValid: true)) { return }
+            }
         }
     }
 
     /// Decodes the one message only.
     func read<R>(_ seq: Seq, _ body: (LentMessage) throws -> R) throws -> R? {
-        var result: R?
-        try walk { _, found, sentAt, reader in
-            if found < seq { return true }
-            if found == seq { result = try body(LentMessage(decoding: reader, seq: found, sentAt: sentAt, isValid: true)) }
-            return false
+        try bytes.withUnsafeBytes { bytes in
+            var walk = Walk(bytes, from: start, count)
+            while let message = try walk.next(), walk.seq <= seq {
+                if walk.seq == seq { return try body(LentMessage(decoding: message, seq: seq, sentAt: walk.sentAt, isValid: true)) }
+            }
+            return nil
         }
-        return result
     }
 
-    /// Hands out of each message its number on the page, its seq, its time and a reader of just the rest of its bytes, until the closure says false.
-    @inline(__always) private func walk(_ body: (_ number: Int, _ seq: Seq, _ sentAt: UInt64, _ reader: RowReader) throws -> Bool) throws {
-        try bytes.withUnsafeBytes { bytes in
-            var reader = RowReader(bytes, from: start)
-            var seq: Seq = 0
-            var time: UInt64 = 0
-            for number in 0..<count {
-                var message = RowReader(try reader.lengthPrefixed())
-                let steps = try MessageRow.steps(in: &message)
-                seq &+= steps.seq
-                time &+= steps.time
-                if try !body(number, seq, time, message) { return }
+    /// From message to message. No closure: what one captures would be retained for every message, by readers on all cores.
+    private struct Walk {
+        private var reader: RowReader
+        private let count: Int
+        private(set) var passed = 0
+        private(set) var seq: Seq = 0
+        private(set) var sentAt: UInt64 = 0
+
+        @inline(__always) init(_ bytes: UnsafeRawBufferPointer, from start: Int, _ count: Int) {
+            reader = RowReader(bytes, from: start)
+            self.count = count
+        }
+
+        /// A reader of what follows the steps to the message's seq and time; `nil` behind the last.
+        @inline(__always) mutating func next() throws -> RowReader? {
+            guard passed < count else {
+                guard reader.isAtEnd else { throw CodecError(.notCanonical) }
+                return nil
             }
-            guard reader.isAtEnd else { throw CodecError(.notCanonical) }
+            passed += 1
+            var message = RowReader(try reader.lengthPrefixed())
+            let steps = try MessageRow.steps(in: &message)
+            seq &+= steps.seq
+            sentAt &+= steps.time
+            return message
         }
     }
 }

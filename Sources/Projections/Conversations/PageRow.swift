@@ -219,7 +219,7 @@ extension PageRow: TableRow {
         guard case .messages(let messages) = content else { return nil }
         var writer = RowWriter(ByteBuffer(capacity: 4096))
         PackedPage.encode(messages, into: &writer)
-        guard let page = try? PackedPage(writer.out.array()) else { return nil }
+        guard let page = try? PackedPage(writer.out.array(), isTrusted: true) else { return nil }
         var result = self
         result.content = .packed(page)
         return result

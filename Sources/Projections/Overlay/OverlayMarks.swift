@@ -92,13 +92,22 @@ extension OverlayMarks {
 extension Conversations {
     /// The first page that is shown.
     @inline(__always) var firstPage: UInt64 { overlay?.hiddenPages ?? 0 }
+}
 
-    func isFailed(_ seq: Seq) -> Bool { overlay?.isFailed(seq) ?? false }
+// Of the marks alone, `nil` for most: a closure that captured the whole state would pass its reference count from core to core.
+extension OverlayMarks? {
+    func isFailed(_ seq: Seq) -> Bool { self?.isFailed(seq) ?? false }
 
     @inline(__always) func shown(_ message: LentMessage, _ row: LentRow) throws -> Message {
-        guard let overlay else { return try Message(message, row) }
-        var shown = try Message(message, row)
-        overlay.mark(&shown)
+        guard let self else { return try Message.made(of: message, row) }
+        var shown = try Message.made(of: message, row)
+        self.mark(&shown)
         return shown
+    }
+
+    /// Appends a message as it is shown: made in its place, as a copy would count references to its text.
+    @inline(__always) func append(_ message: LentMessage, _ row: LentRow, to messages: inout [Message]) throws {
+        messages.append(try Message.made(of: message, row))
+        self?.mark(&messages[messages.count - 1])
     }
 }

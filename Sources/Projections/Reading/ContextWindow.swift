@@ -55,8 +55,8 @@ extension Conversations {
         var page: UInt64
     }
 
-    private func isInWindow(_ message: LentMessage, _ system: Seq?) throws -> Bool {
-        try message.seq != system && message.isForModel() && !isFailed(message.seq)
+    private static func isInWindow(_ message: LentMessage, _ system: Seq?, _ overlay: OverlayMarks?) throws -> Bool {
+        try message.seq != system && message.isForModel() && !overlay.isFailed(message.seq)
     }
 
     private func chosen(_ id: ConversationID, _ row: LentRow, _ left: Int, _ system: Seq?) throws -> Chosen {
@@ -66,9 +66,9 @@ extension Conversations {
         costs.reserveCapacity(PageRow.messagesMax)
         while chosen.page > firstPage, !isFull {
             costs.removeAll(keepingCapacity: true)
-            try readPage(chosen.page - 1, id, row) { page in
+            try readPage(chosen.page - 1, id, row) { [overlay] page in
                 try page.forEach { message in
-                    if try isInWindow(message, system) { costs.append((message.seq, FourCharacterEstimate.tokens(textBytes: message.textBytes))) }
+                    if try Self.isInWindow(message, system, overlay) { costs.append((message.seq, FourCharacterEstimate.tokens(textBytes: message.textBytes))) }
                     return true
                 }
             }
@@ -90,14 +90,14 @@ extension Conversations {
         result.reserveCapacity(chosen.count + 1)
         guard let range = chosen.range else { return system.map { [$0] } ?? [] }
         for number in chosen.page..<row.pointee.pages {
-            try readPage(number, id, row) { page in
+            try readPage(number, id, row) { [overlay] page in
                 try page.forEach { message in
-                    guard message.seq >= range.lowerBound, try isInWindow(message, system?.seq) else { return true }
+                    guard message.seq >= range.lowerBound, try Self.isInWindow(message, system?.seq, overlay) else { return true }
                     if let system = rest, system.seq < message.seq {
                         result.append(system)
                         rest = nil
                     }
-                    result.append(try shown(message, row))
+                    try overlay.append(message, row, to: &result)
                     return true
                 }
             }
@@ -126,11 +126,11 @@ extension Conversations {
                 number >= firstPage
             else { return part }
             while true {
-                part.next = try readPage(number, id, row) { page in
+                part.next = try readPage(number, id, row) { [overlay] page in
                     var found: [Message] = []
                     try page.forEach { message in
                         if message.seq >= seq { return false }
-                        if try message.isForModel(), !isFailed(message.seq) { found.append(try shown(message, row)) }
+                        if try message.isForModel(), !overlay.isFailed(message.seq) { try overlay.append(message, row, to: &found) }
                         return true
                     }
                     part.messages += found.reversed()
@@ -147,7 +147,7 @@ extension Conversations {
     package func systemMessage(_ id: ConversationID) throws -> Message? {
         let systems = try rows.lend(id) { $0.pointee.systems } ?? []
         for seq in systems.reversed() {
-            guard let found = try message(id, at: seq)?.message, !found.isStale, !isFailed(seq) else { continue }
+            guard let found = try message(id, at: seq)?.message, !found.isStale, !overlay.isFailed(seq) else { continue }
             if found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
         }
         return nil

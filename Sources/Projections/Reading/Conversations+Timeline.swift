@@ -99,8 +99,8 @@ extension Conversations {
                 return try overlay?.below.message(id, at: seq).map { (OverlayMarks.stale($0.message), row.receipts) }
             }
             guard let number = try page(of: seq, id, row) else { return nil }
-            return try readPage(number, id, row) { page in
-                try page.read(seq) { (try shown($0, row), row.receipts) }
+            return try readPage(number, id, row) { [overlay] page in
+                try page.read(seq) { (try overlay.shown($0, row), row.receipts) }
             }
         } ?? nil
     }
@@ -109,10 +109,10 @@ extension Conversations {
     package func message(_ id: ConversationID, _ message: MessageID) throws -> (message: Message, receipts: Receipts)? {
         try rows.lend(id) { row -> (Message, Receipts)? in
             for number in stride(from: Int64(row.pointee.pages) - 1, through: Int64(firstPage), by: -1) {
-                let found = try readPage(UInt64(number), id, row) { page -> Message? in
+                let found = try readPage(UInt64(number), id, row) { [overlay] page -> Message? in
                     var found: Message?
                     try page.forEach { candidate in
-                        if candidate.id == message { found = try shown(candidate, row) }
+                        if candidate.id == message { found = try overlay.shown(candidate, row) }
                         return found == nil
                     }
                     return found
@@ -192,10 +192,10 @@ extension Conversations {
         result.reserveCapacity(min(count, limit))
         var skipped = max(0, count - limit)
         while result.count < min(count, limit), number < row.pointee.pages {
-            try readPage(number, id, row) { page in
+            try readPage(number, id, row) { [overlay] page in
                 try page.forEach(skipping: &skipped) { message in
                     if result.count == limit || message.seq >= seq { return false }
-                    result.append(try shown(message, row))
+                    try overlay.append(message, row, to: &result)
                     return true
                 }
             }
@@ -209,9 +209,9 @@ extension Conversations {
         var number = max(try page(of: seq, id, row) ?? 0, firstPage)
         var result: [Message] = []
         while number < row.pointee.pages, result.count < limit {
-            try readPage(number, id, row) { page in
+            try readPage(number, id, row) { [overlay] page in
                 try page.forEach { message in
-                    if message.seq >= seq { result.append(try shown(message, row)) }
+                    if message.seq >= seq { try overlay.append(message, row, to: &result) }
                     return result.count < limit
                 }
             }

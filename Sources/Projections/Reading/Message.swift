@@ -84,19 +84,17 @@ public struct Message: Sendable, Hashable, Identifiable {
 }
 
 extension Message {
-    /// Throws `damaged` if the row names a person by a number that the conversation does not have: of a page the checksum holds by itself.
-    @inline(__always) init(_ row: LentMessage, _ conversation: LentRow) throws {
-        id = row.id
-        seq = row.seq
-        author = try Self.person(row.author, row.seq, conversation)
-        role = row.role
+    /// A message as its row says. Throws `damaged` if the row names a person by a number that the conversation does not have: of a page the checksum holds by
+    /// itself.
+    ///
+    /// No initializer: one that may throw makes the message aside and copies it, with the reference counts of its texts.
+    @inline(__always) static func made(of row: LentMessage, _ conversation: LentRow) throws -> Message {
+        let author = try person(row.author, row.seq, conversation)
         let shown = try row.shownState()
-        state = shown
-        text = shown == .deleted || shown == .erased ? "" : row.text
-        isEdited = row.isEdited && row.state != .deleted
-        chunks = row.chunks
-        sentAt = row.sentAt
-        box = try row.rare().flatMap { try Self.details($0, row.seq, conversation) }.map { Box($0) }
+        let box = try row.rare().flatMap { try details($0, row.seq, conversation) }.map { Box($0) }
+        return Message(
+            id: row.id, seq: row.seq, author: author, role: row.role, text: shown == .deleted || shown == .erased ? "" : row.text, state: shown,
+            isEdited: row.isEdited && row.state != .deleted, chunks: row.chunks, sentAt: row.sentAt, box: box)
     }
 
     private static func person(_ number: UInt32, _ seq: Seq, _ conversation: LentRow) throws -> UserID {
