@@ -71,16 +71,17 @@ extension Conversations {
     private func lobbyRow(_ id: ConversationID, _ user: UserID, _ preferences: Preferences) throws -> LobbyRow? {
         try rows.lend(id) { row -> LobbyRow? in
             guard let place = row.person(user), row.pointee.people[place].isIn || overlay?.failed[user] != nil else { return nil }
-            var last: LobbyRow.LastMessage?
-            if let shown = row.pointee.last {
-                last = LobbyRow.LastMessage(
-                    id: shown.id, seq: shown.seq, author: row.pointee.people[Int(shown.author)].user, role: shown.role, state: shown.state,
-                    sentAt: shown.sentAt, snippet: shown.snippet)
-                overlay?.mark(&last!)
-            }
-            return LobbyRow(
-                conversation: id, kind: row.pointee.kind, title: row.pointee.title.value, participants: row.pointee.participants, lastMessage: last,
+            // Made in its place: copies would count references to what readers on other cores are given too.
+            var shown = LobbyRow(
+                conversation: id, kind: row.pointee.kind, title: row.pointee.title.value, participants: row.pointee.participants,
+                lastMessage: row.pointee.last.map { last in
+                    LobbyRow.LastMessage(
+                        id: last.id, seq: last.seq, author: row.pointee.people[Int(last.author)].user, role: last.role, state: last.state,
+                        sentAt: last.sentAt, snippet: last.snippet)
+                },
                 unread: row.unread(of: place), preferences: preferences, order: row.pointee.order, unconfirmed: overlay?.unconfirmed(for: user))
+            if let overlay, shown.lastMessage != nil { overlay.mark(&shown.lastMessage!) }
+            return shown
         } ?? nil
     }
 

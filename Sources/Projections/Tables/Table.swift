@@ -16,9 +16,11 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     ///
     /// The row lies in the object, so that a reader waits for memory once; and it is lent by its place, as a property of a class would be copied, with
     /// all that it refers to.
-    final class Box: ManagedBuffer<Void, Row?> {
-        static func holding(_ row: consuming Row?) -> Box {
-            let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in }, to: Box.self)
+    ///
+    /// Its header says whether it was asked for since it was last looked at by who forgets rows. Touched with the shard's lock held.
+    final class Box: ManagedBuffer<Bool, Row?> {
+        static func holding(_ row: consuming Row?, wasUsed: Bool = true) -> Box {
+            let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in wasUsed }, to: Box.self)
             let memory = box.withUnsafeMutablePointerToElements { $0 }
             memory.initialize(to: row)
             return box
@@ -46,7 +48,6 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         var box: Box
         /// The epoch in which it changed last; 0 once the archive has it.
         var epoch: UInt64
-        var wasUsed: Bool
         var bytes: Int32
     }
 
@@ -85,6 +86,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// Where an overlay's rows come from that it has not changed.
     private let underlay: (@Sendable (Key) throws -> Row?)?
     private let shards: [Shard]
+    /// The same, to be lent without counting.
+    private let lentShards: [Unmanaged<Shard>]
     private let shardBytesMax: Int
     @exclusivity(unchecked) private var epoch: UInt64 = 1
     /// What changed in this epoch: a row keeps its box for as long as that lasts.
@@ -96,6 +99,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         self.source = source
         underlay = nil
         shards = (0..<Self.shardCount).map { _ in Shard() }
+        lentShards = shards.map { Unmanaged.passUnretained($0) }
         shardBytesMax = cacheBytes / Self.shardCount
     }
 
@@ -106,10 +110,12 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         self.underlay = underlay
         // There may be thousands of such tables, each with a few rows.
         shards = Array(repeating: Shard(), count: Self.shardCount)
+        lentShards = shards.map { Unmanaged.passUnretained($0) }
         shardBytesMax = cacheBytes
     }
 
-    @inline(__always) private func shard(of key: Key) -> Shard { shards[Int(truncatingIfNeeded: key.lockBits) & (Self.shardCount - 1)] }
+    @inline(__always) private static func place(of key: Key) -> Int { Int(truncatingIfNeeded: key.lockBits) & (shardCount - 1) }
+    @inline(__always) private func shard(of key: Key) -> Shard { shards[Self.place(of: key)] }
 
     /// The longest key that LMDB takes is 511 bytes.
     static var keyBytesMax: Int { 480 }
@@ -134,23 +140,27 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// The same, by its place in memory: a borrowed row is copied all the same, with the reference counts of all that it refers to, where a closure
     /// captures it or the compiler does not see that nobody changes it.
     func lend<R>(_ key: Key, _ body: (UnsafePointer<Row>) throws -> R) throws -> R? {
-        let shard = shard(of: key)
-        pthread_mutex_lock(shard.lock)
-        if let index = shard.entries.index(forKey: key) {
-            let entry = shard.entries.values[index]
-            if !entry.wasUsed { shard.entries.values[index].wasUsed = true }
-            pthread_mutex_unlock(shard.lock)
-            // Nobody changes it while the caller holds the fold lock.
-            return try entry.box.lend(body)
-        }
-        pthread_mutex_unlock(shard.lock)
+        // Nobody changes it while the caller holds the fold lock.
+        if let box = boxInMemory(key) { return try box.lend(body) }
         guard let row = try load(key) else { return nil }
         let bytes = Int32(clamping: row.memoryBytes)
-        let box = Box.holding(row)
+        let box = Box.holding(row, wasUsed: false)
+        let shard = shard(of: key)
         pthread_mutex_lock(shard.lock)
-        if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, wasUsed: false, bytes: bytes), key, shard) }
+        if shard.entries[key] == nil { keep(Entry(box: box, epoch: 0, bytes: bytes), key, shard) }
         pthread_mutex_unlock(shard.lock)
         return try box.lend(body)
+    }
+
+    /// One reference count is touched, the box's: readers on several cores would pass those of what they share to and fro.
+    @inline(__always) private func boxInMemory(_ key: Key) -> Box? {
+        lentShards[Self.place(of: key)]._withUnsafeGuaranteedRef { shard in
+            pthread_mutex_lock(shard.lock)
+            defer { pthread_mutex_unlock(shard.lock) }
+            guard let box = shard.entries[key]?.box else { return nil }
+            if !box.header { box.header = true }
+            return box
+        }
     }
 
     /// A row; `nil` if there is none.
@@ -203,7 +213,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                 throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
             }
             let row = try load(key)
-            keep(Entry(box: Box.holding(row), epoch: 0, wasUsed: true, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
+            keep(Entry(box: Box.holding(row), epoch: 0, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
         return use(&shard.entries.values[index!], key)
@@ -244,8 +254,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             let key = shard.clock[shard.oldest]
             shard.oldest += 1
             guard let index = shard.entries.index(forKey: key) else { continue }
-            if shard.entries.values[index].epoch > 0 || shard.entries.values[index].wasUsed {
-                shard.entries.values[index].wasUsed = false
+            if shard.entries.values[index].epoch > 0 || shard.entries.values[index].box.header {
+                shard.entries.values[index].box.header = false
                 shard.clock.append(key)
             } else {
                 shard.bytes -= Int(shard.entries.values[index].bytes) + 160
@@ -324,6 +334,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.bytes += Int(bytes - shard.entries.values[index].bytes)
             shard.entries.values[index].bytes = bytes
             shard.entries.values[index].epoch = 0
+            guard box !== shard.entries.values[index].box else { continue }
+            box.header = shard.entries.values[index].box.header
             shard.entries.values[index].box = box
         }
         return end
