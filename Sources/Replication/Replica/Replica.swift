@@ -294,7 +294,8 @@ public struct ReplicaOptions: Sendable {
     /// Its durability is always full, whatever is said here.
     public var store = ConversationStoreOptions()
     /// Whether it is a service account's, which may write in any user's name: an AI's proxy. Such a replica is a copy of everything. The hub goes by the
-    /// token's claim, not by this: without the claim it ends the session (`forbidden`), and what was written waits.
+    /// token's claim, not by this: without the claim it ends the session (`forbidden`), and what was written waits. Who repairs one (``Repair``, `SyncRun`)
+    /// names `Scope.everything` too.
     public var isService = false
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()
