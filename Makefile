@@ -14,7 +14,7 @@ TEST_BUDGET ?= 500
 # Every how many changes, and every how many writes and syncs.
 TEST_KILL_STEP ?= 40
 TEST_FAULT_STEP ?= 60
-SEEDS ?= 1000
+SEEDS ?= 10000
 ROUNDS ?= 1
 TEST_SEEDS ?= 2000
 # Tests that run at once: more only make each one late, and what waits for a deadline fails.

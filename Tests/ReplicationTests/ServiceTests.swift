@@ -1,7 +1,7 @@
 import ConversationStore
-import EventLog
 import Testing
 
+@testable import EventLog
 @testable import Replication
 
 /// Who writes for whom.
@@ -57,6 +57,17 @@ import Testing
                 #expect(try store.timeline(of: other)?.messages.map { "\($0.author) \($0.text)" } == ["ada by ada", "bob by bob"])
             }
 
+            // It stays one, and who comes in may write in the same breath.
+            try proxy.close()
+            let later = try world.open(world.directory + "/proxy", eve)
+            try later.append([
+                Event(conversation: chat, author: ada, content: .participantJoined(eve)), message("by eve", in: chat, by: eve),
+            ])
+            let session = InProcess.connect(later, to: hub, scope: .mine) { _ in }
+            try await eventually { later.outbox.isEmpty }
+            session.end()
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["answer", "by eve"])
+
             let device = try world.device(ada)
             #expect(throws: Refusal(.forbidden, "this is the replica of ada")) { try device.append(message("forged", in: chat, by: bob)) }
         }
@@ -77,6 +88,24 @@ import Testing
             #expect(bye.code == .forbidden)
             #expect(replica.outbox.map(\.event.author) == [bob])
             #expect(try world.hubStore.timeline(of: chat)?.messages.isEmpty == true)
+        }
+    }
+
+    @Test("Damage to what says whose a service's replica is does not cost its outbox") func damage() async throws {
+        try await withWorld { world in
+            let path = world.directory + "/proxy"
+            let proxy = try world.open(path, eve, isService: true)
+            let chat = ConversationID.random()
+            try proxy.append([
+                Event(conversation: chat, author: ada, content: .conversationCreated(kind: .direct, title: nil, participants: [bob])),
+                message("by bob", in: chat, by: bob),
+            ])
+            try proxy.close()
+            try SideDamageTests.spoil(path, SyncTables.state, ReplicaState.Key.user)
+            let (pending, _) = try #require(try Replica.healSide(at: path, user: eve))
+            #expect(pending == 2)
+            let healed = try world.open(path, eve)
+            #expect(healed.isService && healed.outbox.map(\.event.author) == [ada, bob])
         }
     }
 }

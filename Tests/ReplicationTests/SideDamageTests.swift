@@ -43,7 +43,7 @@ import Testing
     }
 
     /// Puts bytes that match no checksum in the place of a record.
-    private func spoil(_ path: String, _ table: String, _ key: [UInt8]) throws {
+    static func spoil(_ path: String, _ table: String, _ key: [UInt8]) throws {
         let side = try SideStore(directory: path, tables: SyncTables.names)
         defer { side.close() }
         let table = try #require(try side.environment.tables([table])[0])
@@ -99,7 +99,7 @@ import Testing
         try await withWorld { world in
             let (path, chat, all) = try await begin(world)
             let before = try identity(path)
-            try spoil(path, SyncTables.outbox, Outbox.key(3))
+            try Self.spoil(path, SyncTables.outbox, Outbox.key(3))
             #expect(throws: EventLogError.self) { try Replica.open(at: path, user: ada) }
             let (pending, lost) = try #require(try Replica.healSide(at: path))
             #expect(pending == 3 && lost == ["sync: records of the table outbox that cannot be read: 1; sound: 3"])
@@ -118,7 +118,7 @@ import Testing
             let copy = world.directory + "/copy"
             try EventStore.copy(from: path, to: copy)
             try await world.sync(try world.open(copy, ada))
-            try spoil(path, isNonce ? SyncTables.state : SyncTables.lanes, isNonce ? ReplicaState.Key.nonce : LogID.conversation(chat).key)
+            try Self.spoil(path, isNonce ? SyncTables.state : SyncTables.lanes, isNonce ? ReplicaState.Key.nonce : LogID.conversation(chat).key)
             #expect(try EventStore.verify(at: path).damaged == [.side])
             let (pending, lost) = try #require(try Replica.healSide(at: path))
             #expect(pending == 4 && lost.count == 1)
@@ -154,7 +154,7 @@ import Testing
         try await withWorld { world in
             let (path, chat, all) = try await begin(world)
             #expect(try EventStore.damageRun(at: path, number: 0) > 0)
-            try spoil(path, SyncTables.lanes, LogID.conversation(chat).key)
+            try Self.spoil(path, SyncTables.lanes, LogID.conversation(chat).key)
             #expect(try EventStore.verify(at: path).damaged == [.log, .side])
             let (_, lost) = try Replica.salvage(at: path, user: ada)
             #expect(lost.contains { $0.contains("lanes") })
@@ -173,7 +173,7 @@ import Testing
             let path = device.store.log.path
             #expect(device.holes.map(\.seqs) == [1...51])
             try device.close()
-            try spoil(path, SyncTables.previews, chat.bytes + withUnsafeBytes(of: (place == 0 ? 0 : 51 + place).bigEndian) { Array($0) })
+            try Self.spoil(path, SyncTables.previews, chat.bytes + withUnsafeBytes(of: (place == 0 ? 0 : 51 + place).bigEndian) { Array($0) })
             let (_, lost) = try #require(try Replica.healSide(at: path))
             #expect(lost.count == 1)
             device = try world.open(path, ada)
@@ -204,7 +204,7 @@ import Testing
             try world.reopenHub(log: { _ in }) { _ in }
             let told = Monitor<[String]>([])
             try world.reopenHub(log: { line in told.withLock { $0.append(line) } }) { hub in
-                if size >= 0 { try File(SideStore.path(hub), O_RDWR).truncate(to: size) } else { try spoil(hub, SyncTables.incarnations, Outbox.key(1)) }
+                if size >= 0 { try File(SideStore.path(hub), O_RDWR).truncate(to: size) } else { try Self.spoil(hub, SyncTables.incarnations, Outbox.key(1)) }
                 #expect(try EventStore.verify(at: hub).damaged == [.side])
                 #expect(throws: (any Error).self) { try Replica.healSide(at: hub, user: ada) }
             }

@@ -17,9 +17,10 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// The row lies in the object, so that a reader waits for memory once; and it is lent by its place, as a property of a class would be copied, with
     /// all that it refers to.
     ///
-    /// Its header says whether it was asked for since it was last looked at by who forgets rows. Touched with the shard's lock held.
+    /// Its header says whether it was asked for since it was last looked at by who forgets rows. Touched with the shard's lock held, or by the one who folds
+    /// while no reader is let in.
     final class Box: ManagedBuffer<Bool, Row?> {
-        static func holding(_ row: consuming Row?, wasUsed: Bool = true) -> Box {
+        static func holding(_ row: consuming Row?, wasUsed: Bool) -> Box {
             let box = unsafeDowncast(Box.create(minimumCapacity: 1) { _ in wasUsed }, to: Box.self)
             let memory = box.withUnsafeMutablePointerToElements { $0 }
             memory.initialize(to: row)
@@ -109,13 +110,13 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         source = nil
         self.underlay = underlay
         // There may be thousands of such tables, each with a few rows.
-        shards = Array(repeating: Shard(), count: Self.shardCount)
+        shards = [Shard()]
         lentShards = shards.map { Unmanaged.passUnretained($0) }
         shardBytesMax = cacheBytes
     }
 
-    @inline(__always) private static func place(of key: Key) -> Int { Int(truncatingIfNeeded: key.lockBits) & (shardCount - 1) }
-    @inline(__always) private func shard(of key: Key) -> Shard { shards[Self.place(of: key)] }
+    @inline(__always) private func place(of key: Key) -> Int { Int(truncatingIfNeeded: key.lockBits) & (shards.count - 1) }
+    @inline(__always) private func shard(of key: Key) -> Shard { shards[place(of: key)] }
 
     /// The longest key that LMDB takes is 511 bytes.
     static var keyBytesMax: Int { 480 }
@@ -154,7 +155,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// One reference count is touched, the box's: readers on several cores would pass those of what they share to and fro.
     @inline(__always) private func boxInMemory(_ key: Key) -> Box? {
-        lentShards[Self.place(of: key)]._withUnsafeGuaranteedRef { shard in
+        lentShards[place(of: key)]._withUnsafeGuaranteedRef { shard in
             pthread_mutex_lock(shard.lock)
             defer { pthread_mutex_unlock(shard.lock) }
             guard let box = shard.entries[key]?.box else { return nil }
@@ -213,7 +214,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                 throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
             }
             let row = try load(key)
-            keep(Entry(box: Box.holding(row), epoch: 0, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
+            keep(Entry(box: Box.holding(row, wasUsed: true), epoch: 0, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
         return use(&shard.entries.values[index!], key)
@@ -226,7 +227,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             // A row that is new has no bytes yet, but its place in memory all the same: many small ones must not count for next to nothing.
             unsavedBytes += 200 + (entry.bytes == 0 ? MemoryLayout<Row>.stride : Int(entry.bytes))
             // A flush may still hold the old one.
-            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box.holding(entry.box.row) }
+            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box.holding(entry.box.row, wasUsed: entry.box.header) }
             dirty.append((key, entry.box))
         }
         return entry.box
@@ -302,7 +303,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                     }
                 }
                 if isThere == nil { batch.delete(bytes) }
-                if let packed { rows[place].box = Box.holding(packed) }
+                if let packed { rows[place].box = Box.holding(packed, wasUsed: false) }
             }
         }
     }

@@ -118,11 +118,13 @@ extension OutboxEntry {
     }
 
     /// Whether an event that is held is what an honest hub means that says it has recorded this one there.
-    func stands(as recorded: RecordedEvent, isRepeat: Bool) -> Bool {
+    ///
+    /// - Parameter isService: whether the replica is a service account's, which sees what happens behind a leave.
+    func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
         if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
         // Out of the user's sight it stands behind this, the last in sight.
-        if case .participantLeft(event.author) = recorded.event.content { return true }
+        if !isService, case .participantLeft(event.author) = recorded.event.content { return true }
         let isOwn = recorded.event.author == event.author
         switch (event.content, recorded.event.content) {
         case (.conversationCreated, .conversationCreated): return true

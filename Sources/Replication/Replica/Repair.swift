@@ -9,6 +9,8 @@ public final class Repair: Sendable {
     public let path: String
     let store: EventStore
     let identity: ReplicaIdentity
+    /// Whether the replica is a service account's, of which all is asked for.
+    let isService: Bool
     let damaged: [DamagedRun]
     let options: ReplicaOptions
 
@@ -20,14 +22,14 @@ public final class Repair: Sendable {
     /// - Throws: `EventLogError`, but not for damage; `ReplicaError` `notReplica`.
     public static func begin(at path: String, options: ReplicaOptions = ReplicaOptions()) throws -> Repair? {
         do {
-            let identity = try identity(at: path)
+            let (identity, isService) = try identity(at: path)
             var open = options.store.log
             open.access = .existing
             open.folds = []
             let store = try EventStore.open(at: path, options: open)
             do {
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
-                if 1...damagedMax ~= damaged.count { return Repair(path, store, identity, damaged, options) }
+                if 1...damagedMax ~= damaged.count { return Repair(path, store, identity, isService, damaged, options) }
             } catch {
                 try? store.close()
                 throw error
@@ -40,23 +42,29 @@ public final class Repair: Sendable {
         }
     }
 
-    private init(_ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ damaged: [DamagedRun], _ options: ReplicaOptions) {
+    private init(_ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ isService: Bool, _ damaged: [DamagedRun], _ options: ReplicaOptions) {
         self.path = path
         self.store = store
         self.identity = identity
+        self.isService = isService
         self.damaged = damaged
         self.options = options
     }
 
-    private static func identity(at path: String) throws -> ReplicaIdentity {
+    private static func identity(at path: String) throws -> (ReplicaIdentity, isService: Bool) {
         let facts = try SideStore.openIfPresent(directory: path, tables: SyncTables.names).map { side in
             defer { side.close() }
-            return try side.read { (try $0.get(SyncTables.state, ReplicaState.Key.user), try $0.get(SyncTables.state, ReplicaState.Key.nonce)) }
+            return try side.read {
+                (
+                    try $0.get(SyncTables.state, ReplicaState.Key.user), try $0.get(SyncTables.state, ReplicaState.Key.nonce),
+                    try $0.get(SyncTables.state, ReplicaState.Key.service) != nil
+                )
+            }
         }
         guard let facts, let name = facts.0, let nonce = facts.1, nonce.count == 16, let user = UserID(String(decoding: name, as: UTF8.self)) else {
             throw ReplicaError(.notReplica, "\(path) is no replica")
         }
-        return ReplicaIdentity(user: user, nonce: nonce)
+        return (ReplicaIdentity(user: user, nonce: nonce), facts.2)
     }
 
     /// Begins a session over a transport, as ``Replica/connect(token:scope:send:close:observe:)`` does; just one.
@@ -74,7 +82,7 @@ public final class Repair: Sendable {
         // All that is the user's, whatever is synced else; and a cursor that cannot hold, as then nothing is sent before heads are.
         Hello(
             versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token,
-            cursor: Cursor(store: store.id, incarnation: 0, position: 0), scope: scope == .everything ? .everything : .mine,
+            cursor: Cursor(store: store.id, incarnation: 0, position: 0), scope: isService || scope == .everything ? .everything : .mine,
             credit: ReplicaSession.window, pushed: [], checkpointSize: 0, wantsFirstScreen: false)
     }
 

@@ -13,7 +13,7 @@ extension Replica {
         observe: @escaping @Sendable (ReplicaEvent) -> Void
     ) -> ReplicaConnection {
         // Of a conversation that its account has no part in, nothing else would ever come back.
-        ReplicaConnection(self, token: token, scope: options.isService ? .everything : scope, send: send, close: close, observe: observe)
+        ReplicaConnection(self, token: token, scope: isService ? .everything : scope, send: send, close: close, observe: observe)
     }
 
     func hello(token: String, scope: Scope) throws -> Hello {
@@ -235,7 +235,7 @@ extension Replica {
             if record.seq <= state.previews.baseSeq(of: log) { return try standingBelow(entry, record, state) }
             held = state.previews.event(in: log, at: record.seq)
         }
-        guard let held, try entry.stands(as: held, isRepeat: record.isRepeat) || record.isRepeat && saysNothingNew(entry.event) else {
+        guard let held, try entry.stands(as: held, isRepeat: record.isRepeat, isService: isService) || record.isRepeat && saysNothingNew(entry.event) else {
             throw ReplicaError(
                 .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
         }

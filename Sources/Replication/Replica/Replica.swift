@@ -7,6 +7,8 @@ public import ConversationStore
 public final class Replica: Sendable {
     public let store: ConversationStore
     public let user: UserID
+    /// Whether it is a service account's (``ReplicaOptions/isService``).
+    public let isService: Bool
     let options: ReplicaOptions
     let side: SideStore
     let heads: HeadCache
@@ -87,9 +89,11 @@ public final class Replica: Sendable {
                 (
                     user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
                     cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor),
-                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place)
+                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place),
+                    isService: try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
                 )
             }
+            isService = facts.isService || options.isService
             let identity: ReplicaIdentity
             if let name = facts.user {
                 guard let known = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce, nonce.count == 16 else {
@@ -113,6 +117,7 @@ public final class Replica: Sendable {
                     try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
                 }
             }
+            if isService, !facts.isService { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.service, [1]) } }
             self.user = identity.user
             heads = HeadCache(store: store.log)
             let outbox = try Self.outbox(side, identity, options)
@@ -204,10 +209,16 @@ public final class Replica: Sendable {
         }
         var isOpen: Set<Place> = []
         for event in events {
-            guard options.isService || event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
-            // Whoever is in it from its first event on may go on with what follows, also beyond this call's events.
-            if case .conversationCreated(_, _, let people) = event.content {
-                for person in people + [event.author] { isOpen.insert(Place(conversation: event.conversation, author: person)) }
+            guard isService || event.author == user else { throw Refusal(.forbidden, "this is the replica of \(user)") }
+            // Whoever comes in with one of the events may write the others, whatever their order: the hub decides.
+            let people: [UserID] =
+                switch event.content {
+                case .conversationCreated(_, _, let people): people + [event.author]
+                case .participantJoined(let person): [person]
+                default: []
+                }
+            for person in people where person != event.author || event.creates(event.conversation, with: person) {
+                isOpen.insert(Place(conversation: event.conversation, author: person))
             }
         }
         for event in events {
@@ -293,9 +304,8 @@ public final class Replica: Sendable {
 public struct ReplicaOptions: Sendable {
     /// Its durability is always full, whatever is said here.
     public var store = ConversationStoreOptions()
-    /// Whether it is a service account's, which may write in any user's name: an AI's proxy. Such a replica is a copy of everything. The hub goes by the
-    /// token's claim, not by this: without the claim it ends the session (`forbidden`), and what was written waits. Who repairs one (``Repair``, `SyncRun`)
-    /// names `Scope.everything` too.
+    /// Whether it is a service account's, which may write in any user's name: an AI's proxy. Such a replica is a copy of everything, and stays one, however it
+    /// is opened later. The hub goes by the token's claim, not by this: without the claim it ends the session (`forbidden`), and what was written waits.
     public var isService = false
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()

@@ -21,6 +21,8 @@ enum ReplicaState {
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
         static let former = Array("former".utf8)
+        /// There: it is a service account's.
+        static let service = Array("service".utf8)
         /// The hub's store id.
         static let hub = Array("hub".utf8)
         /// The last checkpoint's signed note, and the key that signed the first.

@@ -23,6 +23,7 @@ struct SideHealing {
         // Of an opening that is missing the cursors would be taken for those of the one before.
         if !salvaged[SyncTables.incarnations].isWhole { records[SyncTables.incarnations] = [] }
         readOutbox()
+        if options.isService { set(ReplicaState.Key.service, [1]) }
         let user = try owner(path, user, isReplica)
         set(ReplicaState.Key.user, Array(user.string.utf8))
         settleIdentity(user, options)
@@ -62,7 +63,8 @@ struct SideHealing {
         guard salvaged[SyncTables.incarnations].records.isEmpty, try isReplica() else {
             throw ReplicaError(.notReplica, "\(path) has a damaged side store and is no replica; `convstore serve` makes a hub's anew")
         }
-        if let entry = outbox.first(where: { $0.event.author != given }) {
+        // A service's outbox has events of others.
+        if fact(ReplicaState.Key.service) == nil, let entry = outbox.first(where: { $0.event.author != given }) {
             throw ReplicaError(.otherUser, "\(path) is the replica of \(entry.event.author), not of \(given)")
         }
         return given

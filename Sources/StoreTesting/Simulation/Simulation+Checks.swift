@@ -45,7 +45,8 @@ extension Simulation {
     /// nobody can tell whether it was lost.
     private func isKeptAside(_ promise: Promise, _ device: DeviceNode, _ replica: Replica) throws -> Bool {
         guard let origins = device.origins[promise.event] else { return false }
-        let isUntold = hub.history.everFromJoining.contains(promise.event.conversation)
+        // A service's replica is told of all that there is.
+        let isUntold = !device.isFollower && hub.history.everFromJoining.contains(promise.event.conversation)
         return try replica.lostEvents().contains { ($0.isErased || isUntold) && origins.contains(OriginKey($0.origin)) }
     }
 

@@ -39,8 +39,9 @@ extension Simulation {
             }
         case .type:
             device.enter { replica in
-                guard let id = try conversation(replica, device.user) else { return }
-                device.connection?.tell(Typing(conversation: id, user: device.user, isTyping: true))
+                let user = device.isProxy ? world.random.element(users) : device.user
+                guard let id = try conversation(replica, user) else { return }
+                device.connection?.tell(Typing(conversation: id, user: user, isTyping: true))
             }
         case .retry: device.enter { try device.retryAll($0) }
         case .discard: device.enter { try device.discardSome($0) }
