@@ -75,19 +75,26 @@ import Testing
 
     @Test("Who says to be a service without the claim is sent away, and what it wrote stays") func pretender() async throws {
         try await withWorld { world in
-            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
-            let path = world.directory + "/pretender"
-            let honest = try world.open(path, ada)
-            try await world.sync(honest)
-            try honest.close()
-            let replica = try world.open(path, ada, isService: true)
-            try replica.append(message("forged", in: chat, by: bob))
+            let replica = try world.open(world.directory + "/pretender", ada, isService: true)
+            let chat = ConversationID.random()
+            try replica.append(Event(conversation: chat, author: bob, content: .conversationCreated(kind: .direct, title: nil, participants: [ada])))
             let session = world.follow(replica)
             try await eventually { session.end != nil }
-            guard case .ended(let bye) = session.end else { return #expect(Bool(false), "it went on: \(session.end!)") }
-            #expect(bye.code == .forbidden)
+            let bye: Bye? = if case .ended(let bye) = session.end { bye } else { nil }
+            #expect(bye?.code == .forbidden)
             #expect(replica.outbox.map(\.event.author) == [bob])
-            #expect(try world.hubStore.timeline(of: chat)?.messages.isEmpty == true)
+            #expect(try world.hubStore.timeline(of: chat) == nil)
+        }
+    }
+
+    @Test("A user's replica does not become a service's") func turning() async throws {
+        try await withWorld { world in
+            let path = world.directory + "/device"
+            let device = try world.open(path, ada)
+            try await world.sync(device)
+            try device.close()
+            #expect { try world.open(path, ada, isService: true) } throws: { ($0 as? ReplicaError)?.code == .otherUser }
+            #expect(try !world.open(path, ada).isService)
         }
     }
 

@@ -89,7 +89,7 @@ public final class Replica: Sendable {
                 (
                     user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
                     cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor),
-                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place),
+                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place), scope: try transaction.get(SyncTables.state, ReplicaState.Key.scope),
                     isService: try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
                 )
             }
@@ -117,7 +117,13 @@ public final class Replica: Sendable {
                     try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
                 }
             }
-            if isService, !facts.isService { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.service, [1]) } }
+            if isService, !facts.isService {
+                // The hub would turn the user away from then on.
+                guard try facts.scope.map({ try $0.withUnsafeBytes { try Scope(Fields($0)) } }) ?? .everything == .everything else {
+                    throw ReplicaError(.otherUser, "\(path) was synced as a user's replica; make a service account's in another directory")
+                }
+                try side.write { try $0.put(SyncTables.state, ReplicaState.Key.service, [1]) }
+            }
             self.user = identity.user
             heads = HeadCache(store: store.log)
             let outbox = try Self.outbox(side, identity, options)

@@ -23,7 +23,7 @@ struct SideHealing {
         // Of an opening that is missing the cursors would be taken for those of the one before.
         if !salvaged[SyncTables.incarnations].isWhole { records[SyncTables.incarnations] = [] }
         readOutbox()
-        if options.isService { set(ReplicaState.Key.service, [1]) }
+        if options.isService, fact(ReplicaState.Key.user) == nil { set(ReplicaState.Key.service, [1]) }
         let user = try owner(path, user, isReplica)
         set(ReplicaState.Key.user, Array(user.string.utf8))
         settleIdentity(user, options)
