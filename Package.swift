@@ -33,9 +33,13 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"]), .brew(["zstd"])]),
+        .systemLibrary(name: "CNettle", pkgConfig: "nettle", providers: [.apt(["nettle-dev"])]),
         .target(
             name: "EventLog",
-            dependencies: ["CLMDB", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: [
+                "CLMDB", "CZstd", .target(name: "CNettle", condition: .when(platforms: [.linux])),
+                .product(name: "Crypto", package: "swift-crypto"),
+            ],
             swiftSettings: strict
         ),
         .target(
@@ -100,7 +104,8 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .testTarget(name: "EventLogTests", dependencies: ["EventLog", "StoreTesting"], swiftSettings: strict),
+        .testTarget(
+            name: "EventLogTests", dependencies: ["EventLog", "StoreTesting", .product(name: "Crypto", package: "swift-crypto")], swiftSettings: strict),
         .testTarget(name: "ConversationStoreTests", dependencies: ["ConversationStore", "EventLog", "Projections"], swiftSettings: strict),
         .testTarget(
             name: "ChatServerTests",

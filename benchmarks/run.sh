@@ -21,7 +21,7 @@ case "${1:-}" in
 esac
 
 missing=
-for package in librocksdb-dev libsqlite3-dev liblmdb-dev libzstd-dev pkg-config zstd python3; do
+for package in librocksdb-dev libsqlite3-dev liblmdb-dev libzstd-dev nettle-dev pkg-config zstd python3; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
     [ "$package" = python3 ] && command -v python3 >/dev/null && continue
     missing="$missing $package"

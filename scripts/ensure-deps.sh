@@ -32,6 +32,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || echo pkg-config
     has_library lmdb || echo liblmdb-dev
     has_library libzstd || echo libzstd-dev
+    has_library nettle || echo nettle-dev
     if [ "$want" = test ]; then
         command -v python3 >/dev/null || echo python3
         command -v protoc >/dev/null || echo protobuf-compiler

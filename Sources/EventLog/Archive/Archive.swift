@@ -1,4 +1,3 @@
-internal import Crypto
 internal import Synchronization
 
 #if canImport(Glibc)
@@ -137,7 +136,7 @@ final class Archive: Sendable {
     static func key(log: LogID) -> [UInt8] {
         switch log {
         case .conversation(let id): [0] + id.bytes
-        case .user(let user): [1] + Array(SHA256.hash(data: Array(user.string.utf8)).prefix(16))
+        case .user(let user): [1] + Array(user.string.utf8).withUnsafeBytes { Hash256.of($0) }.bytes.prefix(16)
         }
     }
 

@@ -1,5 +1,3 @@
-import Crypto
-
 /// Thirty-two bytes: a SHA-256 digest, or a secret or seed of that size.
 ///
 /// Held in place as four words, so that hashing trees allocates nothing of ours. The words are the bytes as they lie in memory,
@@ -37,8 +35,10 @@ public struct Hash256: Hashable, Sendable {
         self = hash
     }
 
-    init(_ digest: SHA256Digest) {
-        self = digest.withUnsafeBytes { Self(unchecked: $0) }
+    /// Lends the thirty-two bytes to be written.
+    init(_ fill: (UnsafeMutableRawBufferPointer) -> Void) {
+        self.init()
+        Swift.withUnsafeMutableBytes(of: &words, fill)
     }
 
     @inline(__always) private init(unchecked bytes: UnsafeRawBufferPointer) {
@@ -57,9 +57,9 @@ public struct Hash256: Hashable, Sendable {
 
     /// The SHA-256 of some bytes.
     package static func of(_ bytes: UnsafeRawBufferPointer) -> Self {
-        var hasher = SHA256()
-        hasher.update(bufferPointer: bytes)
-        return Self(hasher.finalize())
+        var hasher = SHA256Hasher()
+        hasher.update(bytes)
+        return hasher.finalize()
     }
 
     /// Lends the thirty-two bytes.

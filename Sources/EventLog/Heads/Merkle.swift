@@ -1,9 +1,7 @@
-import Crypto
-
 /// The hashing of Certificate Transparency's Merkle trees (RFC 6962, section 2.1; the same in RFC 9162), and of our leaves.
 package enum Merkle {
     /// The root of a tree without leaves: the SHA-256 of nothing.
-    package static let emptyRoot = Hash256(SHA256().finalize())
+    package static let emptyRoot = SHA256Hasher().finalize()
 
     /// `SHA-256(0x00 || entry)`.
     package static func leafHash(_ entry: UnsafeRawBufferPointer) -> Hash256 {
@@ -16,29 +14,20 @@ package enum Merkle {
 
     /// `SHA-256(0x01 || left || right)`.
     package static func nodeHash(_ left: Hash256, _ right: Hash256) -> Hash256 {
-        withUnsafeTemporaryAllocation(byteCount: 65, alignment: 8) { buffer in
-            buffer[0] = 1
-            left.store(into: buffer, at: 1)
-            right.store(into: buffer, at: 33)
-            return Hash256.of(UnsafeRawBufferPointer(buffer))
-        }
+        var hasher = SHA256Hasher()
+        hasher.update(1)
+        hasher.update(left)
+        hasher.update(right)
+        return hasher.finalize()
     }
 
     /// What an event's leaf holds in place of its body: `SHA-256(salt || body)`. Without the salt, not even a guess at the body can
     /// be checked against it; so forgetting the salt erases the body from a tree that stays whole.
     package static func bodyCommitment(salt: Hash256, body: UnsafeRawBufferPointer) -> Hash256 {
-        let count = Hash256.byteCount + body.count
-        if count <= inlineBytesMax {
-            return withUnsafeTemporaryAllocation(byteCount: count, alignment: 8) { buffer in
-                salt.store(into: buffer, at: 0)
-                UnsafeMutableRawBufferPointer(rebasing: buffer[Hash256.byteCount...]).copyMemory(from: body)
-                return Hash256.of(UnsafeRawBufferPointer(buffer))
-            }
-        }
-        var hasher = SHA256()
-        salt.withUnsafeBytes { hasher.update(bufferPointer: $0) }
-        hasher.update(bufferPointer: body)
-        return Hash256(hasher.finalize())
+        var hasher = SHA256Hasher()
+        hasher.update(salt)
+        hasher.update(body)
+        return hasher.finalize()
     }
 
     /// The leaf of an event in its log's tree: `SHA-256(0x00 || envelope || commitment)` (DESIGN, section 10).
@@ -52,23 +41,11 @@ package enum Merkle {
         return 1 << UInt64(63 - (size - 1).leadingZeroBitCount)
     }
 
-    // A temporary allocation up to 1 KiB lies on the stack, and one call of the hasher beats three.
-    private static let inlineBytesMax = 1024
-
     private static func prefixed(_ entry: UnsafeRawBufferPointer, then tail: Hash256?) -> Hash256 {
-        let count = 1 + entry.count + (tail == nil ? 0 : Hash256.byteCount)
-        if count <= inlineBytesMax {
-            return withUnsafeTemporaryAllocation(byteCount: count, alignment: 8) { buffer in
-                buffer[0] = 0
-                UnsafeMutableRawBufferPointer(rebasing: buffer[1...]).copyMemory(from: entry)
-                tail?.store(into: buffer, at: 1 + entry.count)
-                return Hash256.of(UnsafeRawBufferPointer(buffer))
-            }
-        }
-        var hasher = SHA256()
-        withUnsafeBytes(of: UInt8(0)) { hasher.update(bufferPointer: $0) }
-        hasher.update(bufferPointer: entry)
-        tail?.withUnsafeBytes { hasher.update(bufferPointer: $0) }
-        return Hash256(hasher.finalize())
+        var hasher = SHA256Hasher()
+        hasher.update(0)
+        hasher.update(entry)
+        if let tail { hasher.update(tail) }
+        return hasher.finalize()
     }
 }

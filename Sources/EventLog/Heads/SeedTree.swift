@@ -24,11 +24,10 @@ package struct SeedTree: Sendable {
     package static let indexMax: UInt64 = .max - 1
 
     package static func child(_ side: Side, of parent: Hash256) -> Hash256 {
-        withUnsafeTemporaryAllocation(byteCount: 33, alignment: 8) { buffer in
-            buffer[0] = side.rawValue
-            parent.store(into: buffer, at: 1)
-            return Hash256.of(UnsafeRawBufferPointer(buffer))
-        }
+        var hasher = SHA256Hasher()
+        hasher.update(side.rawValue)
+        hasher.update(parent)
+        return hasher.finalize()
     }
 
     /// The leaf's secret, derived from the root. Traps above `indexMax`.
