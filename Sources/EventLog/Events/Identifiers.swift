@@ -23,6 +23,15 @@ public struct Identifier<Tag>: Hashable, Comparable, Sendable {
         self.init(high: high, low: low)
     }
 
+    /// What `Dictionary` and `Set` place it by: a product of its halves with secrets of this process, folded (Wang Yi's wyhash). Whoever makes identifiers
+    /// neither knows the secrets nor sees a hash, so cannot make many that collide; and it takes a tenth of SipHash's time, which was a tenth of an append.
+    public func _rawHashValue(seed: Int) -> Int {
+        let secrets = HashSecrets.ofProcess
+        // A table's own seed goes into one factor, not onto the product: or one table's order would be another's.
+        let product = (high ^ secrets.first).multipliedFullWidth(by: low ^ secrets.second &+ UInt64(bitPattern: Int64(seed)) &* secrets.third)
+        return Int(truncatingIfNeeded: product.high ^ product.low)
+    }
+
     @inlinable public static func < (left: Self, right: Self) -> Bool {
         (left.high, left.low) < (right.high, right.low)
     }
@@ -46,6 +55,16 @@ public struct Identifier<Tag>: Hashable, Comparable, Sendable {
     public static func random() -> Self {
         Self(high: Randomness.next() & ~0xF000 | 0x4000, low: Randomness.next() & ~(0b11 << 62) | (0b10 << 62))
     }
+}
+
+private struct HashSecrets {
+    let first, second, third: UInt64
+
+    /// The system's, in a simulation too: which seed comes first in a process must not change what it draws.
+    static let ofProcess = {
+        var generator = SystemRandomNumberGenerator()
+        return HashSecrets(first: generator.next(), second: generator.next(), third: generator.next() | 1)
+    }()
 }
 
 extension Identifier: CustomStringConvertible {
