@@ -11,10 +11,14 @@ final class FileJournal: Journal {
     static let fileCount = 4
     /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write.
     static let growthBytes = 1 << 20
+    /// For what may take so much, room is only put aside: its sync writes metadata too, which costs less than writing as many zeros before.
+    static let largeBytes = 1 << 17
 
     private struct Slot {
         var file: File?
         var bytes = 0
+        /// Of the file's bytes, those that were written, if only with zeros.
+        var written = 0
         var generation: UInt64 = 0
         /// The last frame in it. Frames count, not positions: some hold no events, but refusals that must not be lost.
         var lastFrame: UInt64 = 0
@@ -55,7 +59,8 @@ final class FileJournal: Journal {
         var slots = [Slot](repeating: Slot(), count: Self.fileCount)
         for (index, slot) in recovered.slots.enumerated() where slot.exists {
             let file = try File(Self.path(directory, index), O_RDWR)
-            slots[index] = Slot(file: file, bytes: try file.size, generation: slot.generation, lastFrame: slot.lastFrame)
+            let bytes = try file.size
+            slots[index] = Slot(file: file, bytes: bytes, written: bytes, generation: slot.generation, lastFrame: slot.lastFrame)
         }
         // The kernel drops what it failed to write once it has said so: bytes that were read may be nowhere but in memory. Rewrite, then sync.
         for piece in recovered.unsynced {
@@ -94,10 +99,10 @@ final class FileJournal: Journal {
                 }
                 // First its room: where the disk has none, what is smaller still goes into the file at hand.
                 try open(next, &state)
-                try extend(next, to: need, &state)
+                try extend(next, to: need, for: need, &state)
                 enter(next, &state)
             } else {
-                try extend(state.current, to: state.offset + need, &state)
+                try extend(state.current, to: state.offset + need, for: need, &state)
             }
             return .ready
         }
@@ -123,11 +128,13 @@ final class FileJournal: Journal {
             let path = Self.path(directory, slot)
             state.slots[slot].file = try File(path, O_RDWR | O_CREAT)
             state.slots[slot].bytes = try state.slots[slot].file!.size
+            state.slots[slot].written = state.slots[slot].bytes
             try Directory.sync(directory)
         }
         if state.slots[slot].bytes > slotBytes {
             try state.slots[slot].file!.truncate(to: slotBytes)
             state.slots[slot].bytes = slotBytes
+            state.slots[slot].written = min(state.slots[slot].written, slotBytes)
         }
     }
 
@@ -140,10 +147,15 @@ final class FileJournal: Journal {
         state.isOpen = true
     }
 
-    private func extend(_ slot: Int, to end: Int, _ state: inout State) throws {
-        guard end > state.slots[slot].bytes else { return }
+    /// Makes room up to `end` for what takes at most `need` bytes of it.
+    private func extend(_ slot: Int, to end: Int, for need: Int, _ state: inout State) throws {
         func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
         let (ample, least) = (rounded(min(Self.growthBytes, slotBytes)), rounded(4096))
+        if need >= Self.largeBytes {
+            if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }
+            return
+        }
+        guard end > state.slots[slot].written else { return }
         do {
             try grow(slot, to: ample, &state)
         } catch let error as SystemError where error.isNoSpace && least < ample {
@@ -152,15 +164,25 @@ final class FileJournal: Journal {
         }
     }
 
+    private func allocate(_ slot: Int, to wanted: Int, _ state: inout State) throws {
+        let have = state.slots[slot].bytes
+        do throws(SystemError) {
+            try state.slots[slot].file!.allocate(have..<wanted)
+        } catch {
+            try? state.slots[slot].file!.truncate(to: have)
+            throw error
+        }
+        state.slots[slot].bytes = wanted
+    }
+
     private func grow(_ slot: Int, to wanted: Int, _ state: inout State) throws {
         let have = state.slots[slot].bytes
-        // A page at a time: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
-        let zeros = [UInt8](repeating: 0, count: 4096)
         do {
-            var offset = have
+            var offset = state.slots[slot].written
+            let zeros = [UInt8](repeating: 0, count: max(0, min(Self.growthBytes, wanted - offset)))
             while offset < wanted {
-                let count = min(4096 - offset % 4096, wanted - offset)
-                try zeros.withUnsafeBytes { try state.slots[slot].file!.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: offset) }
+                let count = min(zeros.count, wanted - offset)
+                try zeros.withUnsafeBytes { try Self.writePages(UnsafeRawBufferPointer(rebasing: $0[..<count]), to: state.slots[slot].file!, at: offset) }
                 offset += count
             }
         } catch {
@@ -174,7 +196,18 @@ final class FileJournal: Journal {
             if state.syncedFrame < state.frame { state.failure = error }
             throw error
         }
-        state.slots[slot].bytes = wanted
+        state.slots[slot].bytes = max(have, wanted)
+        state.slots[slot].written = wanted
+    }
+
+    /// A page at a time: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
+    private static func writePages(_ bytes: UnsafeRawBufferPointer, to file: File, at offset: Int) throws(SystemError) {
+        var start = 0
+        while start < bytes.count {
+            let count = min(4096 - (offset + start) % 4096, bytes.count - start)
+            try file.write(UnsafeRawBufferPointer(rebasing: bytes[start..<start + count]), at: offset + start)
+            start += count
+        }
     }
 
     func append(_ frame: inout ByteBuffer, firstPosition: Position, events: Int, isSynced: Bool) throws {
@@ -183,7 +216,7 @@ final class FileJournal: Journal {
 
     private func append(_ frame: inout ByteBuffer, firstPosition: Position, events: Int, isSynced: Bool, purpose: Frame.Purpose) throws {
         // The lock is let go while the disk works: syncs and recycling of other threads do not wait for it.
-        let (file, offset, number) = try state.withLock { state -> (File, Int, UInt64) in
+        let (file, offset, number, isFresh) = try state.withLock { state -> (File, Int, UInt64, Bool) in
             if let failure = state.failure { throw failure }
             let header = Frame.Header(
                 payloadBytes: 0, checksum: 0, store: store, generation: state.generation, number: state.frame + 1, syncedThrough: state.syncedFrame,
@@ -192,11 +225,14 @@ final class FileJournal: Journal {
             state.frame += 1
             let offset = state.offset
             state.offset += frame.count
-            state.slots[state.current].lastFrame = state.frame
-            return (state.slots[state.current].file!, offset, state.frame)
+            let slot = state.current
+            state.slots[slot].lastFrame = state.frame
+            let isFresh = state.offset > state.slots[slot].written
+            if isFresh { state.slots[slot].written = min((state.offset + 4095) / 4096 * 4096, state.slots[slot].bytes) }
+            return (state.slots[slot].file!, offset, state.frame, isFresh)
         }
         do throws(SystemError) {
-            try file.write(frame.bytes, at: offset)
+            if isFresh { try Self.writePages(frame.bytes, to: file, at: offset) } else { try file.write(frame.bytes, at: offset) }
         } catch {
             // Its number is taken: a frame behind it would follow nothing.
             state.withLock { $0.failure = error }
@@ -279,7 +315,7 @@ final class FileJournal: Journal {
                 try overwrite(file, state.slots[next].bytes)
                 try file.truncate(to: 0)
                 try file.syncAll()
-                state.slots[next].bytes = 0
+                (state.slots[next].bytes, state.slots[next].written) = (0, 0)
             }
             try begin(next, &state)
         }
@@ -288,7 +324,7 @@ final class FileJournal: Journal {
         try append(&frame, firstPosition: position + 1, events: 0, isSynced: false, purpose: purpose)
         try state.withLock { state in
             try state.slots[state.current].file!.syncAll()
-            state.slots[state.current].bytes = frame.count
+            (state.slots[state.current].bytes, state.slots[state.current].written) = (frame.count, frame.count)
             state.syncedFrame = state.frame
             for index in state.slots.indices where index != state.current {
                 guard let file = state.slots[index].file else { continue }
