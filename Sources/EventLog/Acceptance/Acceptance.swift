@@ -60,7 +60,7 @@ enum Acceptance {
             return isSame || first.isErased ? .duplicate(1) : .refuse(Refusal(.conversationConflict))
         }
         guard let state, state.row.seq > 0 else { return .refuse(Refusal(.unknownConversation)) }
-        let author = state.row.person(event.author)
+        let author = state.person(event.author)
         let person = author.map { state.row.people[$0] }
         let isParticipant = !asksParticipation || (person?.joinedSeq ?? 0) != 0
         let mayRepeat = person.map { $0.joinedSeq != 0 || $0.leftSeq != 0 } ?? false
@@ -71,13 +71,13 @@ enum Acceptance {
 
         switch event.content {
         case .participantLeft(let user):
-            let other = state.row.person(user).map { state.row.people[$0] }
+            let other = state.person(user).map { state.row.people[$0] }
             if mayRepeat, let other, other.leftSeq != 0, other.joinedSeq == 0 { return .duplicate(other.leftSeq) }
             guard isParticipant else { return notParticipant }
             return other.map { $0.joinedSeq != 0 } ?? false ? .accept(targetSeq: 0) : .refuse(Refusal(.notParticipant, "user"))
         case .participantJoined(let user):
             guard isParticipant else { return notParticipant }
-            if let other = state.row.person(user), state.row.people[other].joinedSeq != 0 { return .duplicate(state.row.people[other].joinedSeq) }
+            if let other = state.person(user), state.row.people[other].joinedSeq != 0 { return .duplicate(state.row.people[other].joinedSeq) }
             return state.row.participants < EventLimits.participantsMax ? .accept(targetSeq: 0) : .refuse(Refusal(.tooLarge, "participants"))
         case .messageSent(let message):
             guard mayRepeat else { return notParticipant }

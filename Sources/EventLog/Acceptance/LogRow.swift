@@ -98,7 +98,7 @@ struct LogRow {
     var slices: [Slice] = []
     /// The Merkle tree over the archived events.
     var tree = CompactRange()
-    private var index: [UserID: Int] = [:]
+    private(set) var index: [UserID: Int] = [:]
 
     init(id: LogID, number: UInt64) {
         self.id = id
@@ -107,8 +107,10 @@ struct LogRow {
 
     var archivedSeq: Seq { slices.last.map { $0.firstSeq + Seq($0.count) - 1 } ?? 0 }
 
-    // Inlined: else the row is copied for each question, with all that it refers to.
-    @inline(__always) func person(_ user: UserID) -> Int? {
+    func person(_ user: UserID) -> Int? { Self.person(user, people, index) }
+
+    /// Given just what it looks at: of a row that lies in an object all would be copied, with all that it refers to.
+    static func person(_ user: UserID, _ people: [Person], _ index: [UserID: Int]) -> Int? {
         if index.isEmpty {
             for position in people.indices where people[position].user == user { return position }
             return nil

@@ -18,6 +18,8 @@ final class LogState {
 
     enum Closed: UInt8 { case open, completed, interrupted }
 
+    /// Whose log it is; `nil` for a user's own.
+    let conversation: ConversationID?
     @exclusivity(unchecked) var row: LogRow
     /// Messages since the log was loaded and all open streams; all messages once `isComplete`.
     @exclusivity(unchecked) private(set) var messages: [MessageID: Message] = [:]
@@ -37,6 +39,7 @@ final class LogState {
     var originCursor: (replica: ReplicaID, counter: UInt64, seq: Seq)?
 
     init(row: LogRow, tailFirstSeq: Seq) {
+        if case .conversation(let id) = row.id { conversation = id } else { conversation = nil }
         self.row = row
         self.tailFirstSeq = tailFirstSeq
         isComplete = row.messages == 0
@@ -76,6 +79,9 @@ final class LogState {
         900 + messages.count * 128 + (archivedIDs?.count ?? 0) * 32 + row.people.count * 80 + row.slices.count * 40 + tail.count * 8
     }
 
+    /// The place of a user among the row's people.
+    func person(_ user: UserID) -> Int? { LogRow.person(user, row.people, row.index) }
+
     func position(of seq: Seq) -> Position? {
         guard seq >= tailFirstSeq, seq - tailFirstSeq < UInt64(tail.count) else { return nil }
         return tail[Int(seq - tailFirstSeq)]
@@ -113,7 +119,7 @@ final class LogState {
     private var overlay: [MessageID: [Effect]] = [:]
 
     private static func merge(_ effects: [Effect], _ id: MessageID, into messages: inout [MessageID: Message]) {
-        for effect in effects { update(&messages[id], effect) }
+        for effect in effects { update(id, in: &messages, effect) }
     }
 
     private static func fold(_ effect: Effect, row: LogRow, into messages: inout [MessageID: Message]) {
@@ -122,23 +128,31 @@ final class LogState {
             messages[id] = Message(
                 seq: effect.seq, author: Int32(row.person(effect.author) ?? 0), joinedBytes: effect.textBytes, isStreaming: effect.isStreaming)
         } else {
-            update(&messages[id], effect)
+            update(id, in: &messages, effect)
         }
     }
 
-    private static func update(_ message: inout Message?, _ effect: Effect) {
+    /// Says whether there is such a message.
+    @discardableResult
+    private static func update(_ id: MessageID, in messages: inout [MessageID: Message], _ effect: Effect) -> Bool {
+        guard let place = messages.index(forKey: id) else { return false }
+        update(&messages.values[place], effect)
+        return true
+    }
+
+    private static func update(_ message: inout Message, _ effect: Effect) {
         switch Event.Kind(rawValue: effect.kind) {
         case .chunkAppended:
-            message?.chunks += 1
-            message?.joinedBytes += effect.textBytes
+            message.chunks += 1
+            message.joinedBytes += effect.textBytes
         case .messageCompleted:
-            message?.closed = .completed
-            message?.closedSeq = effect.seq
+            message.closed = .completed
+            message.closedSeq = effect.seq
         case .messageInterrupted:
-            message?.closed = .interrupted
-            message?.closedSeq = effect.seq
+            message.closed = .interrupted
+            message.closedSeq = effect.seq
         case .messageDeleted:
-            if message?.deletedSeq == 0 { message?.deletedSeq = effect.seq }
+            if message.deletedSeq == 0 { message.deletedSeq = effect.seq }
         default: break
         }
     }
@@ -151,14 +165,9 @@ final class LogState {
         switch Event.Kind(rawValue: effect.kind) {
         case .messageSent:
             messages[id] = Message(
-                seq: effect.seq, author: Int32(row.person(effect.author) ?? row.addPerson(effect.author)), joinedBytes: effect.textBytes,
-                isStreaming: effect.isStreaming)
+                seq: effect.seq, author: Int32(row.addPerson(effect.author)), joinedBytes: effect.textBytes, isStreaming: effect.isStreaming)
         case .chunkAppended, .messageCompleted, .messageInterrupted, .messageDeleted:
-            if messages[id] == nil, !isComplete {
-                overlay[id, default: []].append(effect)
-            } else {
-                Self.update(&messages[id], effect)
-            }
+            if !Self.update(id, in: &messages, effect), !isComplete { overlay[id, default: []].append(effect) }
         default: break
         }
     }

@@ -1,7 +1,7 @@
 #if canImport(CNettle)
-internal import CNettle
+    internal import CNettle
 #else
-internal import Crypto
+    internal import Crypto
 #endif
 
 /// SHA-256 of bytes that come in pieces.
@@ -11,28 +11,28 @@ internal import Crypto
 /// Elsewhere it is CryptoKit's. What is hashed once, or is not only hashed, goes by swift-crypto.
 struct SHA256Hasher: ~Copyable {
     #if canImport(CNettle)
-    private var context = sha256_ctx()
+        private var context = sha256_ctx()
 
-    init() { nettle_sha256_init(&context) }
+        init() { nettle_sha256_init(&context) }
 
-    mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        guard let base = bytes.baseAddress else { return }
-        nettle_sha256_update(&context, bytes.count, base.assumingMemoryBound(to: UInt8.self))
-    }
+        mutating func update(_ bytes: UnsafeRawBufferPointer) {
+            guard let base = bytes.baseAddress else { return }
+            nettle_sha256_update(&context, bytes.count, base.assumingMemoryBound(to: UInt8.self))
+        }
 
-    consuming func finalize() -> Hash256 {
-        var context = context
-        return Hash256 { convstore_sha256_digest(&context, $0.baseAddress!.assumingMemoryBound(to: UInt8.self)) }
-    }
+        consuming func finalize() -> Hash256 {
+            var context = context
+            return Hash256 { convstore_sha256_digest(&context, $0.baseAddress!.assumingMemoryBound(to: UInt8.self)) }
+        }
     #else
-    private var context = SHA256()
+        private var context = SHA256()
 
-    mutating func update(_ bytes: UnsafeRawBufferPointer) { context.update(bufferPointer: bytes) }
+        mutating func update(_ bytes: UnsafeRawBufferPointer) { context.update(bufferPointer: bytes) }
 
-    consuming func finalize() -> Hash256 {
-        let digest = context.finalize()
-        return Hash256 { $0.copyBytes(from: digest) }
-    }
+        consuming func finalize() -> Hash256 {
+            let digest = context.finalize()
+            return Hash256 { $0.copyBytes(from: digest) }
+        }
     #endif
 
     mutating func update(_ byte: UInt8) { Swift.withUnsafeBytes(of: byte) { update($0) } }

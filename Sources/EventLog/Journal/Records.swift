@@ -158,9 +158,9 @@ struct FrameBuilder: ~Copyable {
     }
 
     /// The payload as it stands, for readers.
-    func tailFrame(number: UInt64, firstPosition: Position) -> TailFrame {
+    func tailFrame(number: UInt64, firstPosition: Position, in memory: FrameMemory? = nil) -> TailFrame {
         TailFrame(
             UnsafeRawBufferPointer(rebasing: bytes.bytes[Frame.headerBytes..<bytes.count]), number: number, firstPosition: firstPosition, items: items,
-            others: others)
+            others: others, memory: memory)
     }
 }

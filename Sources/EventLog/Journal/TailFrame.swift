@@ -13,15 +13,29 @@ final class TailFrame: @unchecked Sendable {
         static let erased: UInt8 = 4
     }
 
+    /// Where an event lies in the payload, of which the frame's header says in 32 bits how long it is.
     struct Item: Sendable {
-        var envelope: Range<Int>
-        var body: Range<Int>
+        private let envelopeStart, envelopeEnd, bodyStart, bodyEnd: UInt32
         /// Whether `body` is the commitment to an erased body.
-        var isErased = false
+        let isErased: Bool
+
+        init(envelope: Range<Int>, body: Range<Int>, isErased: Bool) {
+            envelopeStart = UInt32(envelope.lowerBound)
+            envelopeEnd = UInt32(envelope.upperBound)
+            bodyStart = UInt32(body.lowerBound)
+            bodyEnd = UInt32(body.upperBound)
+            self.isErased = isErased
+        }
+
+        var envelope: Range<Int> { Int(envelopeStart)..<Int(envelopeEnd) }
+        var body: Range<Int> { Int(bodyStart)..<Int(bodyEnd) }
     }
 
     /// Valid as long as the frame is.
     let bytes: UnsafeRawBufferPointer
+    /// The memory that they lie in, and where it came from.
+    private let block: UnsafeMutableRawBufferPointer
+    private let memory: FrameMemory?
     /// The frame's number in the journal.
     let number: UInt64
     let firstPosition: Position
@@ -56,7 +70,8 @@ final class TailFrame: @unchecked Sendable {
         }
         guard items.count == events else { throw CodecError(.badValue) }
         // Copied once it is known to be sound: of a value whose making fails nobody would free the bytes.
-        bytes = Self.copy(source)
+        (block, memory) = (.allocate(byteCount: max(source.count, 1), alignment: 16), nil)
+        bytes = Self.copy(source, to: block)
         self.number = number
         self.firstPosition = firstPosition
         self.items = items
@@ -65,9 +80,12 @@ final class TailFrame: @unchecked Sendable {
 
     /// A frame that the writer has just made, whose places it knows.
     init(
-        _ source: UnsafeRawBufferPointer, number: UInt64, firstPosition: Position, items: [Item], others: [(kind: UInt8, range: Range<Int>, before: Int)]
+        _ source: UnsafeRawBufferPointer, number: UInt64, firstPosition: Position, items: [Item],
+        others: [(kind: UInt8, range: Range<Int>, before: Int)], memory: FrameMemory?
     ) {
-        bytes = Self.copy(source)
+        block = memory?.take(source.count) ?? .allocate(byteCount: max(source.count, 1), alignment: 16)
+        self.memory = memory
+        bytes = Self.copy(source, to: block)
         self.number = number
         self.firstPosition = firstPosition
         self.items = items
@@ -77,10 +95,9 @@ final class TailFrame: @unchecked Sendable {
     /// The last event's position; the one before the first if there are none.
     var lastPosition: Position { firstPosition + Position(items.count) - 1 }
 
-    deinit { bytes.deallocate() }
+    deinit { if let memory { memory.giveBack(block) } else { block.deallocate() } }
 
-    private static func copy(_ source: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        let target = UnsafeMutableRawBufferPointer.allocate(byteCount: max(source.count, 1), alignment: 16)
+    private static func copy(_ source: UnsafeRawBufferPointer, to target: UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer {
         target.copyMemory(from: source)
         return UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(target)[..<source.count])
     }

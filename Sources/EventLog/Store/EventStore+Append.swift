@@ -257,7 +257,8 @@ extension EventStore {
         var results: [Result<[AppendOutcome], any Error>] = []
         let isSynced = options.durability == .full
         var breaks: [Int] = []
-        let (first, last, frame, events) = try writer.withLock { writer throws -> (Position, Position, TailFrame?, [RecordedEvent]) in
+        defer { leader.events.removeAll(keepingCapacity: leader.events.capacity <= LeaderState.eventsKept) }
+        let (first, last, frame) = try writer.withLock { writer throws -> (Position, Position, TailFrame?) in
             let first = writer.nextPosition
             writer.beginFrame(events: group.reduce(0) { $0 + $1.count })
             for request in group {
@@ -275,8 +276,9 @@ extension EventStore {
                     results.append(.failure(error))
                 }
             }
-            let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first)
-            return (first, writer.nextPosition - 1, frame, writer.takeCollected())
+            let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first, in: frameMemory)
+            writer.takeCollected(&leader.events)
+            return (first, writer.nextPosition - 1, frame)
         }
         guard let frame else { return results }
         do {
@@ -288,9 +290,9 @@ extension EventStore {
             throw failure
         }
         writing.withLock { $0.failure = nil }
-        fold(events, breaks: breaks, frame: frame)
+        fold(leader.events, breaks: breaks, frame: frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
-        if !events.isEmpty { options.observer?(events) }
+        if !leader.events.isEmpty { options.observer?(leader.events) }
         if tail.bytes >= flushBytes { requestFlush() }
         return results
     }
@@ -303,8 +305,7 @@ extension EventStore {
             let checkpoint = isAtomic && submissions.count > 1 ? try writer.checkpoint(submissions, frame) : nil
             for index in submissions.indices {
                 do {
-                    // Lent, not copied.
-                    switch try writer.take(submissions[index], into: &frame) {
+                    switch try submissions.withUnsafeBufferPointer({ try lend($0.baseAddress! + index) { try writer.take($0, into: &frame) } }) {
                     case .accepted(var receipt):
                         receipt.isDurable = isSynced
                         outcomes.append(.accepted(receipt))

@@ -86,7 +86,10 @@ extension EventStore {
                 state.begun = state.asked
                 return false
             }
-            guard let shouldEnd else { continue }
+            guard let shouldEnd else {
+                frameMemory.trim()
+                continue
+            }
             if shouldEnd { return }
             flush(with: flusher)
         }
@@ -105,6 +108,7 @@ extension EventStore {
         } catch {
             failure = EventLogError(.inputOutput, "\(archive.path): \(error)")
         }
+        frameMemory.trim()
         flushing.withLock { state in
             state.done = state.begun
             state.failure = failure

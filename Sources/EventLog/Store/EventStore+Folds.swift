@@ -62,8 +62,7 @@ extension EventStore {
             while start < events.count {
                 let end = end(start)
                 foldLock.write {
-                    // Lent where they lie: an event is some 300 bytes, and refers to more.
-                    for slot in folds { for place in start..<end { slot.apply((events.baseAddress! + place).pointee) } }
+                    for slot in folds { for place in start..<end { lend(events.baseAddress! + place) { slot.apply($0) } } }
                     if end > start { foldedPosition = events[end - 1].position }
                 }
                 start = end

@@ -107,10 +107,15 @@ public final class EventStore: Sendable {
     private let lockFile: File?
     private let isOpen = Atomic(true)
     let leadership = Monitor(LeaderState())
+    let frameMemory: FrameMemory
 
     /// The frame under construction; whoever leads the queue holds it.
     struct LeaderState: ~Copyable {
         var frame = FrameBuilder()
+        /// The events of the commit at hand, for the folds. Empty between commits, but kept up to a size: fresh memory is fetched from the system page by
+        /// page.
+        var events: [RecordedEvent] = []
+        static let eventsKept = 8192
         var lastSync = ContinuousClock.now
         var hasUnsynced = false
     }
@@ -121,7 +126,9 @@ public final class EventStore: Sendable {
         init(_ archive: Archive) { reader = ArchiveReader(archive: archive) }
     }
 
-    var flushBytes: Int { max(options.journalBytesMax / FileJournal.fileCount, 1 << 15) }
+    var flushBytes: Int { Self.flushBytes(options) }
+
+    private static func flushBytes(_ options: StoreOptions) -> Int { max(options.journalBytesMax / FileJournal.fileCount, 1 << 15) }
 
     /// Opens a store, or creates it where the options say so.
     ///
@@ -174,6 +181,7 @@ public final class EventStore: Sendable {
         try Self.checkIsStore(path)
         self.path = path
         self.options = options
+        frameMemory = FrameMemory(bytesMax: Self.flushBytes(options))
         try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
         id = try archive.storeID()
@@ -201,6 +209,7 @@ public final class EventStore: Sendable {
         try Self.checkIsStore(path)
         self.path = path
         self.options = options
+        frameMemory = FrameMemory(bytesMax: Self.flushBytes(options))
         let lock = try File(path + "/lock", O_RDWR | O_CREAT)
         guard lock.lockExclusively() else {
             let owner = String(decoding: (try? lock.read(20, at: 0)) ?? [], as: UTF8.self).filter(\.isNumber)

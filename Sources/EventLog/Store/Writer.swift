@@ -3,6 +3,8 @@
 final class Writer {
     @exclusivity(unchecked) private var conversations: [ConversationID: LogState] = [:]
     @exclusivity(unchecked) private var users: [UserID: LogState] = [:]
+    /// The conversation that was looked up last: deciding an event asks for its own three times.
+    @exclusivity(unchecked) private var latest: LogState?
     private let archive: Archive
     private let reader: ArchiveReader
     private let tail: Tail
@@ -20,6 +22,8 @@ final class Writer {
     @exclusivity(unchecked) private(set) var collected: [RecordedEvent] = []
 
     private let wallClock: @Sendable () -> UInt64
+    /// When the frame being built was begun, in milliseconds: what one commit takes has one time.
+    private var frameTime: UInt64 = 0
 
     init(archive: Archive, state: Archive.State, tail: Tail, store: StoreID, _ options: StoreOptions) {
         wallClock = options.wallClock ?? { WallClock.milliseconds() }
@@ -44,8 +48,12 @@ final class Writer {
     /// at hand the archive holds everything.
     func known(_ log: LogID) -> LogState? {
         switch log {
-        case .conversation(let id): conversations[id]
-        case .user(let user): users[user]
+        case .conversation(let id):
+            if let latest, latest.conversation == id { return latest }
+            guard let state = conversations[id] else { return nil }
+            latest = state
+            return state
+        case .user(let user): return users[user]
         }
     }
 
@@ -53,6 +61,14 @@ final class Writer {
         switch state.row.id {
         case .conversation(let id): conversations[id] = state
         case .user(let user): users[user] = state
+        }
+    }
+
+    private func forget(_ log: LogID) {
+        latest = nil
+        switch log {
+        case .conversation(let id): conversations[id] = nil
+        case .user(let user): users[user] = nil
         }
     }
 
@@ -125,18 +141,14 @@ final class Writer {
             // What the archive does not know yet, an event or a mark, only memory can tell.
             !state.tail.isEmpty || state.lastMark > position || state.lastUse > oldest || state.row.seq == 0
         }
+        latest = nil
         conversations = conversations.filter { stays($0.value) }
         users = users.filter { stays($0.value) }
     }
 
     /// The archive took in events past us, while nothing was in the tail.
     func adopted(_ logs: some Sequence<LogID>, _ state: Archive.State) {
-        for log in logs {
-            switch log {
-            case .conversation(let id): conversations[id] = nil
-            case .user(let user): users[user] = nil
-            }
-        }
+        for log in logs { forget(log) }
         nextPosition = state.position + 1
         nextNumber = state.nextNumber
         hlc = max(hlc, HLC(rawValue: state.hlc))
@@ -155,8 +167,7 @@ final class Writer {
     }
 
     /// Decides one submission and, if it is accepted, encodes it into the frame.
-    func take(_ submission: Submission, into frame: inout FrameBuilder) throws -> Answer {
-        let event = submission.event
+    func take(_ submission: borrowing Submission, into frame: inout FrameBuilder) throws -> Answer {
         let decision: Decision
         do {
             decision = try decide(submission)
@@ -168,23 +179,23 @@ final class Writer {
         switch decision {
         case .refuse(let refusal):
             if let origin = submission.origin, refusal.code != .originConflict, origin.counter > 0 {
-                try mark(event.log, origin, .refused(refusal), &frame)
+                try mark(submission.event.log, origin, .refused(refusal), &frame)
             }
             return .refused(refusal)
         case .duplicate(let seq):
-            if let origin = submission.origin { try mark(event.log, origin, Self.mayComeAgain(event) ? .duplicate(seq) : nil, &frame) }
+            if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
             do {
                 if let known = submission.recall?.event, known.seq == seq {
                     return .duplicate(Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true))
                 }
-                return .duplicate(try receipt(of: event.log, seq))
+                return .duplicate(try receipt(of: submission.event.log, seq))
             } catch is NotInTailYet {
                 building = frame.tailFrame(number: 0, firstPosition: frameStart)
-                return .duplicate(try receipt(of: event.log, seq))
+                return .duplicate(try receipt(of: submission.event.log, seq))
             }
         case .accept(let target):
-            let state = try makeState(of: event.log)
-            hlc = hlc.next(wallMilliseconds: wallClock())
+            let state = try makeState(of: submission.event.log)
+            hlc = hlc.next(wallMilliseconds: frameTime)
             let origin: Origin
             if let given = submission.origin {
                 origin = given
@@ -194,7 +205,7 @@ final class Writer {
                 guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
-            let receipt = append(event, submission.newer, target, origin, hlc, state, &frame)
+            let receipt = append(submission.event, submission.newer, target, origin, hlc, state, &frame)
             return .accepted(receipt)
         }
     }
@@ -240,25 +251,24 @@ final class Writer {
         frame.put(record)
     }
 
-    private func decide(_ submission: Submission) throws -> Decision {
-        let event = submission.event
+    private func decide(_ submission: borrowing Submission) throws -> Decision {
         if let origin = submission.origin {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
             if let known = try handledBefore(submission, origin) { return known }
         }
-        if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
-        let state = try state(of: .conversation(event.conversation))
-        let decision = try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
+        if let refusal = Acceptance.checkForm(submission.event) { return .refuse(refusal) }
+        let state = try state(of: .conversation(submission.event.conversation))
+        let decision = try Acceptance.decide(submission.event, state, self, asksParticipation: !submission.isOwnHousekeeping)
         if let objection = submission.objection, case .accept = decision { return .refuse(objection) }
         return decision
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
-    private func handledBefore(_ submission: Submission, _ origin: Origin) throws -> Decision? {
-        let (event, recall, isFirstSending) = (submission.event, submission.recall, submission.isFirstSending)
-        guard let state = try state(of: event.log), let position = state.row.lane(origin.replica) else { return nil }
+    private func handledBefore(_ submission: borrowing Submission, _ origin: Origin) throws -> Decision? {
+        guard let state = try state(of: submission.event.log), let position = state.row.lane(origin.replica) else { return nil }
+        guard origin.counter <= state.row.lanes[position].mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
         let lane = state.row.lanes[position]
-        guard origin.counter <= lane.mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
+        let (event, recall, isFirstSending) = (submission.event, submission.recall, submission.isFirstSending)
         if !isFirstSending, let answer = lane.answer(to: origin.counter) {
             switch answer {
             case .refused(let refusal): return .refuse(refusal)
@@ -356,8 +366,9 @@ final class Writer {
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
         building = nil
-        if collects { collected.reserveCapacity(events) }
+        if collects, collected.capacity < events { collected.reserveCapacity(events) }
         frameStart = nextPosition
+        frameTime = wallClock()
     }
 
     private func located(_ position: Position) throws -> (TailFrame, Int)? {
@@ -406,11 +417,8 @@ final class Writer {
         )
     }
 
-    /// The events accepted since it was last asked, in commit order.
-    func takeCollected() -> [RecordedEvent] {
-        defer { collected.removeAll() }
-        return collected
-    }
+    /// Gives the events accepted since it was last asked, in commit order, for an empty array whose memory is used for the next.
+    func takeCollected(_ events: inout [RecordedEvent]) { swap(&events, &collected) }
 
     // Undoing a batch.
 
@@ -445,10 +453,7 @@ final class Writer {
             if let saved {
                 known(log)?.restore(saved)
             } else {
-                switch log {
-                case .conversation(let id): conversations[id] = nil
-                case .user(let user): users[user] = nil
-                }
+                forget(log)
             }
         }
     }
