@@ -11,8 +11,6 @@ final class FileJournal: Journal {
     static let fileCount = 4
     /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write.
     static let growthBytes = 1 << 20
-    /// For what may take so much, room is only put aside: its sync writes metadata too, which costs less than writing as many zeros before.
-    static let largeBytes = 1 << 17
 
     private struct Slot {
         var file: File?
@@ -45,6 +43,10 @@ final class FileJournal: Journal {
     private let store: StoreID
     private let slotBytes: Int
     private let state: Monitor<State>
+
+    /// For what may take so much, room is only put aside: its sync writes metadata too, which from some 128 KiB on costs less than writing as many zeros
+    /// and syncing them before. In small files either is soon over.
+    private var largeBytes: Int { min(1 << 18, slotBytes / 8) }
 
     /// No file of a journal is larger: twice what one request may take. They are read as a whole, so that a forged size must not count.
     static let fileBytesMax = 2 << 30
@@ -151,7 +153,7 @@ final class FileJournal: Journal {
     private func extend(_ slot: Int, to end: Int, for need: Int, _ state: inout State) throws {
         func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
         let (ample, least) = (rounded(min(Self.growthBytes, slotBytes)), rounded(4096))
-        if need >= Self.largeBytes {
+        if need >= largeBytes {
             if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }
             return
         }

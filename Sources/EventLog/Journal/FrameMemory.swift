@@ -27,6 +27,8 @@ final class FrameMemory: Sendable {
 
     deinit { state.withLock { $0.shrink(to: 0) } }
 
+    var freeBytes: Int { state.withLock { $0.freeBytes } }
+
     /// So many bytes or more, to be given back.
     func take(_ count: Int) -> UnsafeMutableRawBufferPointer {
         guard count >= Self.blockBytesMin else { return .allocate(byteCount: max(count, 1), alignment: 16) }
