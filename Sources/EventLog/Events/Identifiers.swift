@@ -60,10 +60,15 @@ public struct Identifier<Tag>: Hashable, Comparable, Sendable {
 private struct HashSecrets {
     let first, second, third: UInt64
 
-    /// The system's, in a simulation too: which seed comes first in a process must not change what it draws.
+    /// `Hasher` is keyed anew by each process, but for one that is to walk its tables in the same order each time (`SWIFT_DETERMINISTIC_HASHING`, as
+    /// `simulate` sets it).
     static let ofProcess = {
-        var generator = SystemRandomNumberGenerator()
-        return HashSecrets(first: generator.next(), second: generator.next(), third: generator.next() | 1)
+        func secret(_ number: Int) -> UInt64 {
+            var hasher = Hasher()
+            hasher.combine(number)
+            return UInt64(bitPattern: Int64(hasher.finalize()))
+        }
+        return HashSecrets(first: secret(1), second: secret(2), third: secret(3) | 1)
     }()
 }
 

@@ -62,22 +62,20 @@ final class File: Sendable {
         if let failure { throw failure }
     }
 
-    /// Has the file system put room aside for a range behind the file's end, which reads as zeros; slow where the file system cannot do that, as its zeros are
-    /// then written.
-    func allocate(_ range: Range<Int>) throws(SystemError) {
-        var (count, failure) = (range.count, SystemError?.none)
-        if let faults { (count, failure) = try faults.willWrite(path, descriptor, offset: range.lowerBound, count: range.count) }
-        #if canImport(Glibc)
-            if count > 0, case let number = posix_fallocate(descriptor, off_t(range.lowerBound), off_t(count)), number != 0 {
-                throw SystemError(call: "posix_fallocate", path: path, number: number)
+    #if canImport(Glibc)
+        /// Has the file system put room aside for a range behind the file's end, which reads as zeros; slow where the file system cannot do that, as its zeros
+        /// are then written.
+        func allocate(_ range: Range<Int>) throws(SystemError) {
+            var (count, failure) = (range.count, SystemError?.none)
+            if let faults { (count, failure) = try faults.willWrite(path, descriptor, offset: range.lowerBound, count: range.count) }
+            while count > 0 {
+                let number = posix_fallocate(descriptor, off_t(range.lowerBound), off_t(count))
+                if number == 0 { break }
+                if number != EINTR { throw SystemError(call: "posix_fallocate", path: path, number: number) }
             }
-        #else
-            let zeros = [UInt8](repeating: 0, count: count)
-            let result = zeros.withUnsafeBytes { bytes in Result { () throws(SystemError) in try put(bytes, at: range.lowerBound) } }
-            try result.get()
-        #endif
-        if let failure { throw failure }
-    }
+            if let failure { throw failure }
+        }
+    #endif
 
     private func put(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(SystemError) {
         var done = 0

@@ -8,7 +8,8 @@
 ///
 /// A log's trees take five digests an event, of 33 to a few hundred bytes each, and the cost of a call is then most of the cost. On
 /// Linux swift-crypto allocates, wipes and frees a context for each, 80 to 90 ns (docs/archive-shape.md); Nettle's lies on the stack.
-/// Elsewhere it is CryptoKit's. What is hashed once, or is not only hashed, goes by swift-crypto.
+/// Elsewhere it is CryptoKit's. What is hashed once, or is not only hashed, goes by swift-crypto. Nettle's is not wiped either: salts and seeds stand
+/// in this process's memory as values anyway.
 struct SHA256Hasher: ~Copyable {
     #if canImport(CNettle)
         private var context = sha256_ctx()
@@ -31,7 +32,7 @@ struct SHA256Hasher: ~Copyable {
 
         consuming func finalize() -> Hash256 {
             let digest = context.finalize()
-            return Hash256 { $0.copyBytes(from: digest) }
+            return digest.withUnsafeBytes { bytes in Hash256 { $0.copyMemory(from: bytes) } }
         }
     #endif
 

@@ -9,13 +9,14 @@ internal import Synchronization
 /// The journal in files of this machine: four preallocated files, filled in turn and used again when the archive holds their events.
 final class FileJournal: Journal {
     static let fileCount = 4
-    /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write.
+    /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write; for what is large see `largeBytes`.
     static let growthBytes = 1 << 20
 
     private struct Slot {
         var file: File?
         var bytes = 0
-        /// Of the file's bytes, those that were written, if only with zeros.
+        /// Of the file's bytes, those that were written, if only with zeros. Of a file that was there at opening, all are taken for written: behind a large
+        /// frame some may not be, whose syncs then write metadata too.
         var written = 0
         var generation: UInt64 = 0
         /// The last frame in it. Frames count, not positions: some hold no events, but refusals that must not be lost.
@@ -44,9 +45,9 @@ final class FileJournal: Journal {
     private let slotBytes: Int
     private let state: Monitor<State>
 
-    /// For what may take so much, room is only put aside: its sync writes metadata too, which from some 128 KiB on costs less than writing as many zeros
-    /// and syncing them before. In small files either is soon over.
-    private var largeBytes: Int { min(1 << 18, slotBytes / 8) }
+    /// For what may take so much, room is only put aside: its sync writes metadata too, which from frames of some 128 KiB on costs less than writing as many
+    /// zeros and syncing them before; and of what a commit may take at most, its frame takes a sixth or more. In small files either is soon over.
+    private var largeBytes: Int { min(1 << 20, slotBytes / 8) }
 
     /// No file of a journal is larger: twice what one request may take. They are read as a whole, so that a forged size must not count.
     static let fileBytesMax = 2 << 30
@@ -153,10 +154,12 @@ final class FileJournal: Journal {
     private func extend(_ slot: Int, to end: Int, for need: Int, _ state: inout State) throws {
         func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
         let (ample, least) = (rounded(min(Self.growthBytes, slotBytes)), rounded(4096))
-        if need >= largeBytes {
-            if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }
-            return
-        }
+        #if canImport(Glibc)
+            if need >= largeBytes {
+                if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }
+                return
+            }
+        #endif
         guard end > state.slots[slot].written else { return }
         do {
             try grow(slot, to: ample, &state)
@@ -166,16 +169,18 @@ final class FileJournal: Journal {
         }
     }
 
-    private func allocate(_ slot: Int, to wanted: Int, _ state: inout State) throws {
-        let have = state.slots[slot].bytes
-        do throws(SystemError) {
-            try state.slots[slot].file!.allocate(have..<wanted)
-        } catch {
-            try? state.slots[slot].file!.truncate(to: have)
-            throw error
+    #if canImport(Glibc)
+        private func allocate(_ slot: Int, to wanted: Int, _ state: inout State) throws {
+            let have = state.slots[slot].bytes
+            do throws(SystemError) {
+                try state.slots[slot].file!.allocate(have..<wanted)
+            } catch {
+                try? state.slots[slot].file!.truncate(to: have)
+                throw error
+            }
+            state.slots[slot].bytes = wanted
         }
-        state.slots[slot].bytes = wanted
-    }
+    #endif
 
     private func grow(_ slot: Int, to wanted: Int, _ state: inout State) throws {
         let have = state.slots[slot].bytes
@@ -230,7 +235,8 @@ final class FileJournal: Journal {
             let slot = state.current
             state.slots[slot].lastFrame = state.frame
             let isFresh = state.offset > state.slots[slot].written
-            if isFresh { state.slots[slot].written = min((state.offset + 4095) / 4096 * 4096, state.slots[slot].bytes) }
+            // Never less than the frame: zeros are written from there on.
+            if isFresh { state.slots[slot].written = (state.offset + 4095) / 4096 * 4096 }
             return (state.slots[slot].file!, offset, state.frame, isFresh)
         }
         do throws(SystemError) {

@@ -56,7 +56,7 @@ final class FrameMemory: Sendable {
         if !isKept { block.deallocate() }
     }
 
-    /// Keeps no more than what was asked for since the last time: a store that rests holds nothing.
+    /// Keeps no more than what was asked for since the last time. Asked at each flush, and every ten seconds of a flush's thread that has nothing to do.
     func trim() {
         state.withLock { state in
             state.shrink(to: state.askedBytes)
