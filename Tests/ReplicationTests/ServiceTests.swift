@@ -98,6 +98,25 @@ import Testing
         }
     }
 
+    @Test("What is damaged of a service's replica is had again, also of conversations in which it takes no part") func repair() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
+            _ = try world.hubStore.log.appendBlocking((0..<1500).map { Submission(message("message \($0) \(MessageID.random())", in: chat, by: ada)) })
+            try world.hubStore.log.flush()
+            let hub = try Hub(store: world.hubStore, options: .anyUser(services: [eve]))
+            let path = world.directory + "/proxy"
+            let proxy = try world.open(path, eve, isService: true)
+            let connection = InProcess.connect(proxy, to: hub) { _ in }
+            try await eventually { proxy.isWhole && proxy.store.log.lastPosition >= 1501 }
+            connection.end()
+            try proxy.close()
+            try world.damage(path)
+            let session = try await world.repair(path, through: hub)
+            #expect(session.isWhole(repaired: 1), "\(String(describing: session.end))")
+            #expect(try world.open(path, eve).isService)
+        }
+    }
+
     @Test("Damage to what says whose a service's replica is does not cost its outbox") func damage() async throws {
         try await withWorld { world in
             let path = world.directory + "/proxy"

@@ -29,12 +29,13 @@ final class RepairSession: Sendable {
 extension World {
     /// Repairs a closed device through a hub whose frames may be changed on their way.
     func repair(
-        _ path: String, _ change: @escaping @Sendable (Frame) -> [Frame] = { [$0] }, asked: @escaping @Sendable (Frame) -> Frame = { $0 }
+        _ path: String, through other: Hub? = nil, _ change: @escaping @Sendable (Frame) -> [Frame] = { [$0] },
+        asked: @escaping @Sendable (Frame) -> Frame = { $0 }
     ) async throws -> RepairSession {
         let session = RepairSession()
         let repair = try #require(try Repair.begin(at: path))
         let lower = Monitor<RepairConnection?>(nil)
-        let upper = hub.connect(
+        let upper = (other ?? hub).connect(
             send: { message in
                 for frame in (try? Frame(decoding: message)).map(change) ?? [] {
                     session.state.withLock { $0.received.append(frame.encoded()) }
