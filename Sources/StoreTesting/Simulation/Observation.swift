@@ -10,6 +10,8 @@ struct Observation {
     }
 
     private var position: Position = 0
+    /// Up to where it was seen that the device had asked for what came.
+    private var asked: Position = 0
     private var timelines: [ConversationID: [Shown]] = [:]
     /// The ends of the newest parts that were looked at.
     private var parts: [LogID: ClosedRange<Seq>] = [:]
@@ -23,15 +25,21 @@ struct Observation {
         var touched: Set<ConversationID> = []
         if last < position || hub.restores > hubRestores {
             // Logs were cut back: all is looked at anew.
-            position = 0
+            (position, asked) = (0, 0)
             touched.formUnion(timelines.keys)
         }
         if last > position {
+            // As soon as it came, for what the device asks for now: what is allowed may be known only when the hub is back.
+            if position > 0, last > asked {
+                try replica.store.log.replay(from: max(position, asked) + 1) { event in
+                    guard asksFor(event.log) else { throw SimulationFailure("\(event.log) seq \(event.seq) came, and was not asked for") }
+                    return true
+                }
+            }
+            asked = last
             var isKnown = true
-            let isAnew = position == 0
             try replica.store.log.replay(from: position + 1) { event in
                 isKnown = try isAllowed(event, user, hub)
-                guard isAnew || asksFor(event.log) else { throw SimulationFailure("\(event.log) seq \(event.seq) came, and was not asked for") }
                 touched.insert(event.event.conversation)
                 return isKnown
             }
