@@ -46,7 +46,7 @@ final class FileJournal: Journal {
     private let state: Monitor<State>
 
     /// For what may take so much, room is only put aside: its sync writes metadata too, which from frames of some 128 KiB on costs less than writing as many
-    /// zeros and syncing them before; and of what a commit may take at most, its frame takes a sixth or more. In small files either is soon over.
+    /// zeros and syncing them before; and of what a commit may take at most, its frame takes an eighth or more. In small files either is soon over.
     private var largeBytes: Int { min(1 << 20, slotBytes / 8) }
 
     /// No file of a journal is larger: twice what one request may take. They are read as a whole, so that a forged size must not count.
