@@ -28,6 +28,8 @@ import Testing
             let path = Lines.fixtures + "/" + file
             let imported = folder[UUID().uuidString]
             let status = try Program.run("import", "--store", imported, "--format", "stream", path).status
+            let isFile = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"].contains(entry["wire"] as? String)
+            #expect(status == (isFile ? 0 : 65), "\(file)")
             let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
             let input = Pipe()
             let (process, _, _, files) = try record("--json", input: input)
@@ -40,8 +42,9 @@ import Testing
             }
             try input.fileHandleForWriting.close()
             process.waitUntilExit()
-            #expect(process.terminationStatus == status, "\(file)")
-            guard status == 0 else { continue }
+            #expect(process.terminationStatus == 0, "\(file)")
+            // Of the wires that only `record` takes RecordedStreamTests tells the words.
+            guard isFile else { continue }
             let answer = try Program.Outcome(status: 0, output: files.text("output"), errors: "").object()
             let events = try Program.run("export", "--store", imported).objects()
             let end = try #require(events.last)

@@ -1,5 +1,4 @@
-/// Reads an AI's answer off the wire: OpenAI chat chunks, OpenAI Responses, Anthropic Messages or Gemini, as server-sent events or
-/// one payload a line. Bytes go in, in any slices; deltas of text come out as soon as their payload is whole.
+/// Reads an AI's answer off the wire, one of ``StreamWires``, as server-sent events or one payload a line. Bytes go in, in any slices; deltas of text come out as soon as their payload is whole.
 public struct RecordedStream: Sendable {
     /// One payload's text.
     public struct Delta: Hashable, Sendable {
@@ -36,6 +35,7 @@ public struct RecordedStream: Sendable {
     /// The lines that the first payload of a known wire, and the last payload of any kind, begin on; 0 before there was one.
     public private(set) var (firstLine, lastLine) = (0, 0)
 
+    private let wires: StreamWires
     private var splitter: StreamPayloadSplitter
     private var isKnown = false
     private var sawError = false
@@ -45,7 +45,10 @@ public struct RecordedStream: Sendable {
     private var sawDone = false
     private var endMark: String?
 
-    public init(framing: StreamFraming) { splitter = StreamPayloadSplitter(framing: framing) }
+    public init(framing: StreamFraming, wires: StreamWires) {
+        self.wires = wires
+        splitter = StreamPayloadSplitter(framing: framing)
+    }
 
     /// Takes the next bytes and tells each delta that they complete. Throws `payloadTooLarge`; the stream is of no use after that.
     public mutating func feed(_ bytes: UnsafeRawBufferPointer, _ delta: (Delta) -> Void) throws(InputError) {
@@ -78,8 +81,7 @@ public struct RecordedStream: Sendable {
         guard isKnown else {
             if let complaint { throw InputError(.noKnownWire, "nothing but an error came: \(complaint.prefix(Self.complaintMax))") }
             if sawWhole { throw InputError(.noKnownWire, "this is a whole answer, not a stream: ask the provider for one (`\"stream\": true`)") }
-            throw InputError(
-                .noKnownWire, "no payload is of a known wire (OpenAI chat chunks, OpenAI Responses, Anthropic Messages, Gemini)")
+            throw InputError(.noKnownWire, "no payload is of a known wire (\(wires.names))")
         }
         if let endMark { return .completed(finishReason: endMark) }
         if sawDone { return .completed(finishReason: "[DONE]") }
@@ -91,7 +93,7 @@ public struct RecordedStream: Sendable {
         lastLine = line
         if Self.isDone(bytes) { return sawDone = true }
         // Bytes that are not UTF-8 are mended only if they kept the payload from being read.
-        guard let payload = bytes.withUnsafeBufferPointer(StreamPayload.init) ?? Self.mended(bytes) else { return skippedPayloads += 1 }
+        guard let payload = bytes.withUnsafeBufferPointer({ StreamPayload($0, wires) }) ?? mended(bytes) else { return skippedPayloads += 1 }
         if payload.isKnown, !isKnown { (isKnown, firstLine) = (true, line) }
         sawError = sawError || payload.isError
         sawWhole = sawWhole || payload.isWhole
@@ -104,9 +106,9 @@ public struct RecordedStream: Sendable {
         if !payload.text.isEmpty { delta(Delta(text: payload.text, at: at, line: line)) }
     }
 
-    private static func mended(_ bytes: [UInt8]) -> StreamPayload? {
+    private func mended(_ bytes: [UInt8]) -> StreamPayload? {
         let text = Array(String(decoding: bytes, as: UTF8.self).utf8)
-        return text == bytes ? nil : text.withUnsafeBufferPointer(StreamPayload.init)
+        return text == bytes ? nil : text.withUnsafeBufferPointer { StreamPayload($0, wires) }
     }
 
     private static func isDone(_ bytes: [UInt8]) -> Bool {

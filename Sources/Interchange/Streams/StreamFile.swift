@@ -14,7 +14,7 @@ public enum StreamFile {
     ) throws -> Int {
         var detector = StreamFramingDetector()
         try file.forEachBlock { (block) -> Void in detector.feed(block) }
-        var trial = RecordedStream(framing: detector.framing)
+        var trial = RecordedStream(framing: detector.framing, wires: .files)
         try file.forEachBlock { (block) throws(InputError) -> Void in
             try named(file.name) { () throws(InputError) in try trial.feed(block) { _ in } }
         }
@@ -22,7 +22,7 @@ public enum StreamFile {
 
         var events = StreamEvents(digest: digest, title: title, now: now)
         for (event, at) in events.opening(at: trial.firstAt) { try body(event, at, trial.firstLine) }
-        var stream = RecordedStream(framing: detector.framing)
+        var stream = RecordedStream(framing: detector.framing, wires: .files)
         var deltas: [RecordedStream.Delta] = []
         try file.forEachBlock { block in
             try stream.feed(block) { deltas.append($0) }

@@ -1,4 +1,20 @@
-/// What one payload of a recorded AI stream says: of whichever of the four wires it is, or of none.
+/// Which providers' wires a stream is read as.
+public enum StreamWires: Sendable {
+    /// Those of which `import --format stream` makes files: OpenAI chat chunks, OpenAI Responses, Anthropic Messages, Gemini.
+    case files
+    /// Those and, as `convstore record` takes them, OpenAI completions, Gemini Interactions, and the words of what is spoken over OpenAI Realtime and
+    /// Gemini Live.
+    case live
+
+    var names: StaticString {
+        switch self {
+        case .files: "OpenAI chat chunks, OpenAI Responses, Anthropic Messages, Gemini"
+        case .live: "OpenAI chat chunks, Responses, completions or Realtime, Anthropic Messages, Gemini, its Interactions or Live"
+        }
+    }
+}
+
+/// What one payload of an AI stream says: of whichever wire it is, or of none.
 struct StreamPayload {
     /// Visible text of the answer; empty if the payload carries none.
     var text = ""
@@ -15,7 +31,7 @@ struct StreamPayload {
     var at: UInt64?
 
     /// Reads a payload; `nil` if it is not a JSON object.
-    init?(_ bytes: UnsafeBufferPointer<UInt8>) {
+    init?(_ bytes: UnsafeBufferPointer<UInt8>, _ wires: StreamWires) {
         guard !bytes.isEmpty else { return nil }
         let json = JSONText(bytes)
         guard let root = json.root(), root.kind == .object else { return nil }
@@ -27,6 +43,8 @@ struct StreamPayload {
         if json.spells(object, "chat.completion.chunk") {
             readChatChunk(json, root)
         } else if json.spells(object, "text_completion") {
+            if wires == .live { readCompletion(json, root) }
+        } else if wires == .live, readLive(json, root, type) {
             return
         } else if Self.begins(json, type, "response.") {
             readResponse(json, root, type)
@@ -110,12 +128,12 @@ struct StreamPayload {
         return said.first { !$0.isEmpty }
     }
 
-    private static func mark(_ json: JSONText, _ value: JSONValue) -> String? {
+    static func mark(_ json: JSONText, _ value: JSONValue) -> String? {
         guard let text = json.repairedText(value), !text.isEmpty else { return nil }
         return text
     }
 
-    private static func begins(_ json: JSONText, _ value: JSONValue, _ prefix: String) -> Bool {
+    static func begins(_ json: JSONText, _ value: JSONValue, _ prefix: String) -> Bool {
         json.repairedText(value)?.utf8.starts(with: prefix.utf8) ?? false
     }
 

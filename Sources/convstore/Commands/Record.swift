@@ -8,8 +8,8 @@ struct Record: ParsableCommand {
         discussion: """
             curl -N … | convstore record --store S CONVERSATION --author bot
 
-            Standard input is a provider's stream: OpenAI chat chunks, OpenAI Responses, Anthropic or Gemini, as server-sent events or one payload a line. \
-            Each delta of text is stored and typed as it comes. The message ends as complete if the stream said so; else as interrupted, with what \
+            Standard input is a provider's stream: OpenAI chat chunks, Responses or completions, Anthropic, Gemini or its Interactions, as server-sent events \
+            or one payload a line; or the messages of OpenAI Realtime or Gemini Live, one a line, of which the model's words are taken. Each delta of text is stored and typed as it comes. The message ends as complete if the stream said so; else as interrupted, with what \
             it had: `end_of_stream`, `error` (the stream told of one), `sigint`, `sigterm` or `sighup`. If nothing of a known stream comes, nothing is stored, and \
             the exit is 65. The store is open for writing meanwhile: other commands can read, and wait to write.
             """)

@@ -5,7 +5,7 @@ import Interchange
 /// `import --format stream` has, which sees all of it first.
 struct LiveStream {
     private var detector = StreamFramingDetector()
-    private var stream = RecordedStream(framing: .lines)
+    private var stream = RecordedStream(framing: .lines, wires: .live)
     /// What came while a first `data:` line would still change what it says.
     private var held: [UInt8] = []
     private var isSettled = false
@@ -17,7 +17,7 @@ struct LiveStream {
         held += bytes
         if detector.framing == .serverSentEvents {
             isSettled = true
-            stream = RecordedStream(framing: .serverSentEvents)
+            stream = RecordedStream(framing: .serverSentEvents, wires: .live)
             try stream.feed(held, delta)
             held = []
             return
@@ -44,7 +44,7 @@ struct LiveStream {
         } catch {
             if isSettled { throw error }
             // A provider that refuses says why in one JSON object over several lines.
-            var whole = RecordedStream(framing: .lines)
+            var whole = RecordedStream(framing: .lines, wires: .live)
             try whole.feed(held.map { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") ? UInt8(ascii: " ") : $0 }) { _ in }
             _ = try whole.finish { _ in }
             throw error

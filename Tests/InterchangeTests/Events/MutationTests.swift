@@ -54,7 +54,8 @@ import StoreTesting
             for _ in 0..<Int.random(in: 1...20, using: &generator) {
                 bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
             }
-            var stream = RecordedStream(framing: Bool.random(using: &generator) ? .lines : .serverSentEvents)
+            let (isLines, isLive) = (Bool.random(using: &generator), Bool.random(using: &generator))
+            var stream = RecordedStream(framing: isLines ? .lines : .serverSentEvents, wires: isLive ? .live : .files)
             do throws(InputError) {
                 try stream.feed(bytes) { #expect(!$0.text.isEmpty) }
                 _ = try stream.finish { _ in }

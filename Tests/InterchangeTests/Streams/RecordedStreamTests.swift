@@ -8,7 +8,7 @@ import StoreTesting
     static let wires: Set<String> = ["openai-chat", "openai-responses", "anthropic-messages", "gemini"]
 
     /// The result of a stream, fed in slices of the given sizes.
-    static func read(_ bytes: [UInt8], slice: () -> Int = { .max }) throws -> (
+    static func read(_ bytes: [UInt8], as wires: StreamWires = .files, slice: () -> Int = { .max }) throws -> (
         texts: [String], ending: RecordedStream.Ending, stream: RecordedStream
     ) {
         var detector = StreamFramingDetector()
@@ -20,7 +20,7 @@ import StoreTesting
             start = end
         }
         for cut in cuts { Array(bytes[cut]).withUnsafeBytes { detector.feed($0) } }
-        var stream = RecordedStream(framing: detector.framing)
+        var stream = RecordedStream(framing: detector.framing, wires: wires)
         var texts: [String] = []
         for cut in cuts { try stream.feed(Array(bytes[cut])) { texts.append($0.text) } }
         let ending = try stream.finish { texts.append($0.text) }
@@ -42,6 +42,8 @@ import StoreTesting
             }
             count += 1
             let (texts, ending, stream) = try Self.read(bytes)
+            let live = try Self.read(bytes, as: .live)
+            #expect(live.texts == texts && live.ending == ending, "\(name), as `record` reads it")
             #expect(Array(texts.joined().utf8) == Array((entry["text"] as? String ?? "").utf8), "\(name)")
             #expect(texts.count == entry["text_deltas"] as? Int, "\(name)")
             #expect(stream.skippedPayloads == entry["unparsable"] as? Int, "\(name)")
@@ -103,8 +105,83 @@ import StoreTesting
         }
     }
 
+    /// What the other wires' recordings say: of most of them the index knows no text.
+    private static func words(_ entry: [String: Any], _ bytes: [UInt8]) throws -> String {
+        if entry["wire"] as? String == "openai-completions" { return try #require(entry["text"] as? String) }
+        var words = ""
+        for line in bytes.split(separator: UInt8(ascii: "\n")) {
+            let payload = try #require(try JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])
+            let delta = payload["delta"] as? [String: Any]
+            let spoken = (payload["serverContent"] as? [String: Any])?["outputTranscription"] as? [String: Any]
+            if delta?["type"] as? String == "text" { words += delta?["text"] as? String ?? "" }
+            if payload["type"] as? String == "session.output_transcript.delta" { words += payload["delta"] as? String ?? "" }
+            words += spoken?["text"] as? String ?? ""
+        }
+        return words
+    }
+
+    @Test("the wires that only `record` takes give their words and end, in any slices") func liveWires() throws {
+        var generator = SeededGenerator(seed: 6)
+        var seen: [String: Int] = [:]
+        for entry in try Fixtures.objects("streams/index.jsonl", in: Self.folder) {
+            let (name, wire) = (try #require(entry["file"] as? String), try #require(entry["wire"] as? String))
+            if Self.wires.contains(wire) { continue }
+            seen[wire, default: 0] += 1
+            let bytes = Array(try Data(contentsOf: Self.folder.appending(path: name)))
+            let (texts, ending, stream) = try Self.read(bytes, as: .live)
+            #expect(texts.joined() == (try Self.words(entry, bytes)), "\(name)")
+            #expect(texts.joined().isEmpty == name.contains("tool-call-step1"), "\(name)")
+            #expect(stream.skippedPayloads == entry["unparsable"] as? Int, "\(name)")
+            var isCompleted = false
+            if case .completed = ending { isCompleted = true }
+            #expect(isCompleted == entry["ended"] as? Bool, "\(name)")
+            for most in [1, 40] {
+                let sliced = try Self.read(bytes, as: .live) { Int.random(in: 1...most, using: &generator) }
+                #expect(sliced.texts == texts && sliced.ending == ending, "\(name)")
+            }
+        }
+        print("recorded streams of the other wires: \(seen)")
+        #expect(seen.count == 4)
+    }
+
+    @Test(
+        "texts and ends of the wires that only `record` takes",
+        arguments: [
+            (
+                "{\"object\":\"text_completion\",\"choices\":[{\"index\":1,\"text\":\"no\"},{\"index\":0,\"text\":\"yes\",\"finish_reason\":\"stop\"}]}\n[DONE]",
+                ["yes"],
+                "stop"
+            ),
+            (
+                "{\"event_type\":\"content.delta\",\"delta\":{\"type\":\"text\",\"text\":\"a\"}}\n{\"event_type\":\"interaction.complete\"}", ["a"],
+                "interaction.complete"
+            ),
+            ("{\"event_type\":\"step.delta\",\"delta\":{\"type\":\"thought_summary\",\"text\":\"a\"}}", [], "end_of_stream"),
+            (
+                "{\"type\":\"response.created\"}\n{\"type\":\"response.output_audio_transcript.delta\",\"delta\":\"a\"}\n{\"type\":\"response.done\",\"response\":{\"status\":\"completed\"}}",
+                ["a"], "completed"
+            ),
+            (
+                "{\"type\":\"response.text.delta\",\"delta\":\"a\"}\n{\"type\":\"response.done\",\"response\":{\"status\":\"cancelled\"}}", ["a"],
+                "end_of_stream"
+            ),
+            ("{\"type\":\"session.created\"}\n{\"type\":\"error\",\"error\":{\"message\":\"m\"}}", [], "error"),
+            (
+                "{\"serverContent\":{\"modelTurn\":{\"parts\":[{\"text\":\"a\"},{\"text\":\"b\",\"thought\":true}]}}}\n{\"serverContent\":{\"inputTranscription\":{\"text\":\"c\"},\"turnComplete\":true}}",
+                ["a"], "turnComplete"
+            ),
+        ]) func liveRules(_ text: String, _ deltas: [String], _ end: String) throws
+    {
+        let (texts, ending, _) = try Self.read(Array(text.utf8), as: .live)
+        #expect(texts == deltas)
+        switch ending {
+        case .completed(let reason), .interrupted(let reason): #expect(reason == end)
+        }
+        if !text.contains("response.") { #expect(throws: InputError.self) { try Self.read(Array(text.utf8)) } }
+    }
+
     @Test("a delta is told as soon as its payload is whole") func live() throws {
-        var stream = RecordedStream(framing: .serverSentEvents)
+        var stream = RecordedStream(framing: .serverSentEvents, wires: .files)
         var texts: [String] = []
         let bytes = Array("data: {\"created\":1700000000,\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n".utf8)
         try stream.feed(bytes) { texts.append($0.text) }
@@ -161,7 +238,7 @@ import StoreTesting
         ]) func lines(_ text: String, _ expected: [Int], _ last: Int) throws
     {
         for size in [1, 2, 1000] {
-            var stream = RecordedStream(framing: text.contains("data:") ? .serverSentEvents : .lines)
+            var stream = RecordedStream(framing: text.contains("data:") ? .serverSentEvents : .lines, wires: .files)
             var lines: [Int] = []
             let bytes = Array(text.utf8)
             for start in stride(from: 0, to: bytes.count, by: size) {
