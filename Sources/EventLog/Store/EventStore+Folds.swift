@@ -51,9 +51,7 @@ extension EventStore {
             }
         }
         if due.isEmpty { return }
-        let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
-        for slot in due { slot.lastSave = now }
-        progress.encoding = RowEncoding(rows, position: position, runsInline: options.runsInline)
+        progress.encoding = RowEncoding(freeze(due, &progress), position: position, runsInline: options.runsInline)
     }
 
     private func apply(_ events: [RecordedEvent], end: (_ start: Int) -> Int) {
@@ -85,11 +83,19 @@ extension EventStore {
         guard progress.foldedFrame > progress.cutFrame else { return }
         let now = options.now
         let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, now)) }
-        let rows = progress.takeUnsaved() + foldLock.write { due.map { (slot: $0, rows: $0.state.freeze()) } }
-        for slot in due { slot.lastSave = now }
-        progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: rows))
+        progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: freeze(due, &progress)))
         progress.cutFrame = progress.foldedFrame
         progress.bytes = 0
+    }
+
+    /// What the folds that are due hold as of now, behind what is unsaved of any; and as of now, too, what those hold of which anything is unsaved, as the
+    /// position that is written with it is that of now.
+    private func freeze(_ due: [FoldSlot], _ progress: inout FoldProgress) -> [(slot: FoldSlot, rows: any FrozenRows)] {
+        let unsaved = progress.takeUnsaved()
+        let slots = folds.filter { slot in due.contains { $0 === slot } || unsaved.contains { $0.slot === slot } }
+        let now = options.now
+        for slot in slots { slot.lastSave = now }
+        return unsaved + foldLock.write { slots.map { (slot: $0, rows: $0.state.freeze()) } }
     }
 
     /// The oldest cut that is not in the archive; makes one if there is none.
@@ -138,9 +144,7 @@ extension EventStore {
     /// Writes rows in a transaction of their own, while the archive stands still and nothing is in the journal.
     private func save(_ slots: [FoldSlot]) throws {
         if slots.isEmpty { return }
-        let rows = foldProgress.withLock { progress in
-            progress.takeUnsaved() + foldLock.write { slots.map { (slot: $0, rows: $0.state.freeze()) } }
-        }
+        let rows = foldProgress.withLock { freeze(slots, &$0) }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
             try write(FoldBatch.encode(rows, position: position))

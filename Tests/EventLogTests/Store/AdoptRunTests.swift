@@ -256,6 +256,19 @@ import Testing
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
+    @Test("I4: a flush that finds rows on their way saves with them what changed since, be it ever so little") func onTheirWay() throws {
+        let hub = try hub()
+        // Due with three rows.
+        let tally = Tally(rowBytes: 64 << 10)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        _ = try store.adoptRun(hub.runs[0].bytes, secrets: hub.secrets) { _, _ in }
+        _ = try store.appendBlocking([created(50)])
+        try store.flush()
+        #expect(try store.statistics().projections["tally"] == store.lastPosition)
+        try checkCrashed(crashed("flushed"), hub.part(0), own: 1, hub)
+        try store.close()
+    }
+
     @Test("I4: rows that could not be saved are saved with the next, by a run, a flush or the close", arguments: 1...5)
     func unsaved(_ failures: Int) throws {
         let hub = try hub()

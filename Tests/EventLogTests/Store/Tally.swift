@@ -7,8 +7,8 @@ final class Tally: EventFold {
     let name = "tally"
     let version: UInt32 = 1
     let leavesRows = false
-    /// Whether rows are saved as soon as they may be, or only when the store is closed.
-    let savesSoon: Bool
+    /// What a row that changed counts as in memory: when rows are saved follows from that.
+    let rowBytes: Int
     let failures = Failures()
     private let state = Mutex<TallyState?>(nil)
     private let failure = Mutex<EventLogError?>(nil)
@@ -28,9 +28,11 @@ final class Tally: EventFold {
         }
     }
 
-    init(savesSoon: Bool) { self.savesSoon = savesSoon }
+    init(rowBytes: Int) { self.rowBytes = rowBytes }
+    /// Whether rows are saved as soon as they may be, or only when the store is closed.
+    convenience init(savesSoon: Bool) { self.init(rowBytes: savesSoon ? 1 << 20 : 0) }
 
-    func makeState(over source: FoldTable?) -> any FoldState { TallyState(source, failures, rowBytes: savesSoon ? 1 << 20 : 0) }
+    func makeState(over source: FoldTable?) -> any FoldState { TallyState(source, failures, rowBytes: rowBytes) }
     func install(_ new: any FoldState) { state.withLock { $0 = new as? TallyState } }
     func fail(_ error: EventLogError) { failure.withLock { $0 = error } }
 
