@@ -245,14 +245,15 @@ public final class ConversationStore: Sendable {
         try log.rebuild(projection, progress: progress)
     }
 
-    /// SHA-256 of a projection's whole state: the same for the same events, however they came in. Reads every row, and commits wait meanwhile: some
-    /// second for a million events.
+    /// SHA-256 of a projection's whole state as it is now: the same for the same events, however they came in. Reads every row, some second's work for a
+    /// million events, beside appends and reads.
     public func digest(of projection: String = "conversations") throws -> [UInt8] { try named(projection).digest(in: log).digest }
 
-    /// Folds the log anew, on the side, and says whether a projection shows just that (I4). For a store that nobody appends to meanwhile.
+    /// Folds the log anew, on the side, and says whether a projection shows just that (I4). Appends and reads go on: what is compared is the state as of now.
     public func isFold(_ projection: String = "conversations", progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil) throws -> Bool {
         let fold = try named(projection)
-        return try fold.digestAnew(of: log, progress: progress) == fold.digest(in: log).digest
+        let (shown, position) = try fold.digest(in: log)
+        return try fold.digestAnew(of: log, through: position, progress: progress) == shown
     }
 
     private func named(_ projection: String) throws -> any ComparableFold {

@@ -81,6 +81,9 @@ final class ProjectionState<P: Projection>: FoldState {
         return Array(hash.finalize())
     }
 
+    /// Takes over the rows that another state's table does not have yet, as they are now: that one's are frozen.
+    func takeUnsaved(of live: ProjectionState) { for (table, other) in zip(tables, live.tables) { table.take(other.unsaved()) } }
+
     var unsavedBytes: Int { tables.reduce(0) { $0 + $1.unsavedBytes() } }
 
     func freeze() -> any FrozenRows { Frozen(parts: tables.map { $0.freeze() }) }
@@ -152,11 +155,18 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
     }
 
     package func digest(in store: EventStore) throws -> (digest: [UInt8], position: Position) {
-        try store.foldLock.read { (try liveState(store).digest(), store.foldedPosition) }
+        try store.foldLock.read { _ = try liveState(store) }
+        return try store.withSnapshot(of: self) { snapshot in
+            (snapshot as? ProjectionState<P>)?.takeUnsaved(of: try liveState(store))
+        } _: { state, position in
+            (try (state as? ProjectionState<P>)?.digest() ?? [], position)
+        }
     }
 
-    package func digestAnew(of store: EventStore, progress: ((UInt64, UInt64) throws -> Void)?) throws -> [UInt8] {
-        try store.foldAnew(self, progress: progress) { state in
+    package func digestAnew(
+        of store: EventStore, through position: Position, progress: ((UInt64, UInt64) throws -> Void)?
+    ) throws -> [UInt8] {
+        try store.foldAnew(self, through: position, progress: progress) { state in
             guard let state = state as? ProjectionState<P> else { return [] }
             return try state.digest()
         }
@@ -165,10 +175,10 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
 
 /// A projection whatever its type, for those who compare its states.
 package protocol ComparableFold: EventFold {
-    /// A digest of what is shown, and the position that it is the fold of.
+    /// A digest of what is shown, and the position that it is the fold of. Others fold and read meanwhile.
     func digest(in store: EventStore) throws -> (digest: [UInt8], position: Position)
-    /// A digest of a new fold of the whole log.
-    func digestAnew(of store: EventStore, progress: ((UInt64, UInt64) throws -> Void)?) throws -> [UInt8]
+    /// A digest of a new fold of the log through a position.
+    func digestAnew(of store: EventStore, through position: Position, progress: ((UInt64, UInt64) throws -> Void)?) throws -> [UInt8]
 }
 
 extension ProjectionFold: ComparableFold {}

@@ -3,16 +3,26 @@ package final class FoldTable: Sendable {
     let environment: LMDBEnvironment
     let table: LMDBEnvironment.Table
     let name: String
+    /// Where it is read; `nil`: where it is newest.
+    private let snapshot: LMDBEnvironment.Snapshot?
 
-    init(environment: LMDBEnvironment, table: LMDBEnvironment.Table, name: String) {
+    init(environment: LMDBEnvironment, table: LMDBEnvironment.Table, name: String, snapshot: LMDBEnvironment.Snapshot? = nil) {
         self.environment = environment
         self.table = table
         self.name = name
+        self.snapshot = snapshot
+    }
+
+    func at(_ snapshot: LMDBEnvironment.Snapshot) -> FoldTable { FoldTable(environment: environment, table: table, name: name, snapshot: snapshot) }
+
+    private func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R {
+        guard let snapshot else { return try environment.read(body) }
+        do { return try snapshot.read(body) } catch let error as LMDBError { throw Archive.typed(error, environment.path) }
     }
 
     /// Lends a row's value, which lies in the map, for the length of the closure; `nil` if there is no such row.
     package func value<R>(at key: [UInt8], _ body: (UnsafeRawBufferPointer) throws -> R) throws -> R? {
-        try environment.read { transaction in
+        try read { transaction in
             guard let bytes = try transaction.get(table, key) else { return nil }
             return try readable(key, bytes, body)
         }
@@ -20,7 +30,7 @@ package final class FoldTable: Sendable {
 
     /// Visits the rows whose keys begin with a prefix, ascending, until the closure says false.
     package func forEach(withPrefix prefix: [UInt8], _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) throws -> Bool) throws {
-        try environment.read { transaction in
+        try read { transaction in
             try transaction.forEach(table, from: prefix) { key, value in
                 guard key.starts(with: prefix) else { return false }
                 return try readable(Array(key), value) { try body(key, $0) }

@@ -22,6 +22,8 @@ final class LMDBEnvironment: @unchecked Sendable {
     private let lock = Mutex<Bool>(false)  // whether it is closed
     /// A snapshot that is kept, guarded by `gate`.
     private var pinned: Pin?
+    /// Transactions that were reset, to be renewed: LMDB clears some kilobytes for a new one.
+    private let idle = Mutex<[Idle]>([])
     let path: String
 
     /// A named table of the environment.
@@ -97,6 +99,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         defer { pthread_rwlock_unlock(gate) }
         lock.withLock { closed in
             pinned = nil
+            dropIdle()
             if !closed { mdb_env_close(handle) }
             closed = true
         }
@@ -139,6 +142,11 @@ final class LMDBEnvironment: @unchecked Sendable {
         return names
     }
 
+    /// `@unchecked Sendable`: LMDB lets a transaction move between threads (MDB_NOTLS), and one at a time has it.
+    private struct Idle: @unchecked Sendable { let handle: OpaquePointer }
+    /// So many readers at once are hardly ever more; each keeps a slot of LMDB's 1024.
+    private static let idleMax = 8
+
     private final class Pin {
         let handle: OpaquePointer
         let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
@@ -164,6 +172,35 @@ final class LMDBEnvironment: @unchecked Sendable {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
         pinned = Pin(try begin { mdb_env_set_mapsize(handle, 0) })
+    }
+
+    /// A snapshot of what is newest: an idle transaction's, or else a new one's. `follow` as ``begin(following:)``.
+    private func take(following follow: () -> Void) throws(LMDBError) -> OpaquePointer {
+        if let idle = idle.withLock({ $0.popLast() }) {
+            if mdb_txn_renew(idle.handle) == MDB_SUCCESS { return idle.handle }
+            // What hinders it hinders a new one too, and is told there.
+            mdb_txn_abort(idle.handle)
+        }
+        return try begin(following: follow)
+    }
+
+    private func giveBack(_ handle: OpaquePointer) {
+        mdb_txn_reset(handle)
+        let isKept = idle.withLock { idle in
+            if idle.count < Self.idleMax { idle.append(Idle(handle: handle)) }
+            return idle.last?.handle == handle
+        }
+        if !isKept { mdb_txn_abort(handle) }
+    }
+
+    /// Before the map moves or goes.
+    private func dropIdle() {
+        for idle in idle.withLock({ idle in
+            defer { idle = [] }
+            return idle
+        }) {
+            mdb_txn_abort(idle.handle)
+        }
     }
 
     /// Begins a snapshot. `follow` has the environment take the size to which the writer's process grew the map.
@@ -218,25 +255,57 @@ final class LMDBEnvironment: @unchecked Sendable {
             pthread_mutex_lock(pinned.lock)
             defer { pthread_mutex_unlock(pinned.lock) }
             do {
-                return try body(ReadTransaction(handle: pinned.handle, isOwned: false))
+                return try body(ReadTransaction(handle: pinned.handle))
             } catch let error as LMDBError {
                 throw Archive.typed(error, path)
             }
         }
         do {
-            let transaction = try begin {
+            let transaction = try take {
                 // Ours follows when no other reader of this process stands in it.
                 pthread_rwlock_unlock(gate)
                 pthread_rwlock_wrlock(gate)
+                dropIdle()
                 mdb_env_set_mapsize(handle, 0)
                 pthread_rwlock_unlock(gate)
                 pthread_rwlock_rdlock(gate)
             }
+            defer { giveBack(transaction) }
             return try body(ReadTransaction(handle: transaction))
         } catch let error as LMDBError {
             // Reads stand everywhere: so they are typed here.
             throw Archive.typed(error, path)
         }
+    }
+
+    /// A snapshot for more than one closure, of which one thread at a time reads. While there is one the map does not grow: keep it for as long as it takes
+    /// to read what is asked for, no longer.
+    ///
+    /// `@unchecked Sendable`: see `begin`, whose thread ends it.
+    final class Snapshot: @unchecked Sendable {
+        fileprivate let handle: OpaquePointer
+
+        fileprivate init(_ handle: OpaquePointer) { self.handle = handle }
+
+        func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R { try body(ReadTransaction(handle: handle)) }
+    }
+
+    /// Begins a snapshot, which the same thread ends.
+    func beginSnapshot() throws -> Snapshot {
+        pthread_rwlock_rdlock(gate)
+        do {
+            if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+            // Nobody but this process lets the map of an environment grow that it writes.
+            return Snapshot(try take {})
+        } catch {
+            pthread_rwlock_unlock(gate)
+            throw (error as? LMDBError).map { Archive.typed($0, path) } ?? error
+        }
+    }
+
+    func end(_ snapshot: Snapshot) {
+        giveBack(snapshot.handle)
+        pthread_rwlock_unlock(gate)
     }
 
     /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
@@ -281,6 +350,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     private func grow(isResize: Bool) throws {
         pthread_rwlock_wrlock(gate)
         defer { pthread_rwlock_unlock(gate) }
+        dropIdle()
         if isResize {
             try LMDBError.check(mdb_env_set_mapsize(handle, 0), "mdb_env_set_mapsize")
             return

@@ -3,17 +3,12 @@ internal import CLMDB
 /// A snapshot of the environment, lent for the length of a closure.
 struct ReadTransaction: ~Copyable {
     let handle: OpaquePointer
-    private let isOwned: Bool
 
-    init(handle: OpaquePointer, isOwned: Bool = true) {
-        self.handle = handle
-        self.isOwned = isOwned
-    }
-
-    deinit { if isOwned { mdb_txn_abort(handle) } }
+    /// Who lends the handle ends it.
+    init(handle: OpaquePointer) { self.handle = handle }
 
     /// The same snapshot, for a type that wraps it while this one is lent.
-    var lent: ReadTransaction { ReadTransaction(handle: handle, isOwned: false) }
+    var lent: ReadTransaction { ReadTransaction(handle: handle) }
 
     /// The value's bytes, which lie in the map: copy what must outlive the transaction.
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
@@ -86,7 +81,7 @@ struct WriteTransaction: ~Copyable {
     }
 
     /// What was there and what this transaction has written so far.
-    var reading: ReadTransaction { ReadTransaction(handle: handle!, isOwned: false) }
+    var reading: ReadTransaction { ReadTransaction(handle: handle!) }
 
     func get(_ table: LMDBEnvironment.Table, _ key: some Collection<UInt8>) throws(LMDBError) -> UnsafeRawBufferPointer? {
         try reading.get(table, key)

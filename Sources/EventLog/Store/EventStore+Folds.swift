@@ -235,13 +235,42 @@ extension EventStore {
         try build(slot.state, slot.fold, table, from: from, to: to) { record, position in record.live?.position = position }
     }
 
-    /// Folds the whole log anew, beside the store, into a state that lives as long as the closure runs: in memory if the log is small, else over a file
-    /// of its own.
-    package func foldAnew<R>(
-        _ fold: any EventFold, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil, _ body: (any FoldState) throws -> R
+    /// Lends a fold's rows as they are now, and the position that they are the fold of, while others fold and read on.
+    ///
+    /// - Parameter copy: gives a second state, which stands over a snapshot of the table, what the live one holds beyond it. Nothing is folded and
+    ///   nobody reads meanwhile.
+    package func withSnapshot<R>(
+        of fold: any EventFold, copy: (_ snapshot: any FoldState) throws -> Void, _ body: (any FoldState, Position) throws -> R
     ) throws -> R {
         try checkOpen()
-        let total = lastPosition
+        guard let slot = folds.first(where: { $0.fold === fold }) else {
+            throw EventLogError(.invalidArgument, "\(path): nobody folds \(fold.name) here")
+        }
+        // Nobody folds on in a store that is only read.
+        if journal == nil { return try foldLock.read { try body(slot.state, foldedPosition) } }
+        var snapshot: LMDBEnvironment.Snapshot?
+        defer { if let snapshot { archive.environment.end(snapshot) } }
+        let (state, position) = try foldProgress.withLock { progress in
+            progress.stopEncoding()
+            return try foldLock.write {
+                // What changes later changes rows of its own.
+                progress.unsaved.append((slot, slot.state.freeze()))
+                snapshot = try archive.environment.beginSnapshot()
+                let state = fold.makeState(over: slot.table?.at(snapshot!))
+                try copy(state)
+                return (state, foldedPosition)
+            }
+        }
+        return try body(state, position)
+    }
+
+    /// Folds the log anew through a position, beside the store, into a state that lives as long as the closure runs: in memory if the log is small, else
+    /// over a file of its own.
+    package func foldAnew<R>(
+        _ fold: any EventFold, through total: Position, progress: ((_ done: UInt64, _ total: UInt64) throws -> Void)? = nil,
+        _ body: (any FoldState) throws -> R
+    ) throws -> R {
+        try checkOpen()
         let scratch = total > Self.foldedInMemoryMax ? try ScratchArchive() : nil
         defer { scratch?.remove() }
         let table = try scratch?.table(fold.name)

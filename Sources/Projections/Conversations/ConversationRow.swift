@@ -23,6 +23,16 @@ struct ConversationRow: Sendable {
         var state: MessageState
         var sentAt: UInt64
         var snippet: String
+
+        /// The message is about to be added a text.
+        mutating func grow(_ message: borrowing MessageRow, by text: String) {
+            if message.isErased { return snippet = "" }
+            let bytes = snippet.utf8.count
+            // One that is cut stays as it is; one that is the whole text so far grows with it, in a memory of its own.
+            guard bytes == message.text.utf8.count else { return }
+            snippet += text
+            if bytes + text.utf8.count > ConversationRow.snippetScalars { snippet = ConversationRow.snippet(snippet) }
+        }
     }
 
     /// A page's first seq, and the messages before it that are not deleted.

@@ -119,14 +119,7 @@ package final class Conversations: Projection {
             try edit(target, id, &row) { message, row in
                 guard message.state == .streaming else { return 0 }
                 message.isErased = message.isErased || event.isErased
-                if let last = row.last, last.seq == target {
-                    if message.isErased {
-                        row.last!.snippet = ""
-                    } else if last.snippet.utf8.count == message.text.utf8.count {
-                        // A snippet that is the whole text so far grows with it.
-                        row.last!.snippet = ConversationRow.snippet(last.snippet + text)
-                    }
-                }
+                if row.last?.seq == target { row.last!.grow(message, by: text) }
                 message.text += text
                 message.chunks += 1
                 rows.grew(by: text.utf8.count)
@@ -198,7 +191,7 @@ package final class Conversations: Projection {
             if row.pages > 0 {
                 let full = row.takeOpen()
                 pages.grew(by: full.textBytes)
-                try pages.update(PageKey(id, row.pages - 1)) { $0 = full }
+                try pages.put(full, at: PageKey(id, row.pages - 1))
             }
             row.addPage(firstSeq: event.seq)
         }
@@ -222,9 +215,8 @@ package final class Conversations: Projection {
         row.order = max(old, event.hlc)
         lobbies.moved(id, from: old, to: row.order, for: row.participants)
         if message.isStreaming {
-            try streams.update(PageKey(id, event.seq)) {
-                $0 = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
-            }
+            let stream = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
+            try streams.put(stream, at: PageKey(id, event.seq))
         }
     }
 
@@ -233,7 +225,7 @@ package final class Conversations: Projection {
             guard message.state == .streaming else { return 0 }
             message.state = state
             body(&message)
-            try streams.update(PageKey(id, target)) { $0 = nil }
+            try streams.put(nil, at: PageKey(id, target))
             return 0
         }
     }
@@ -241,7 +233,7 @@ package final class Conversations: Projection {
     private func delete(_ target: Seq, _ id: ConversationID, _ row: inout ConversationRow) throws {
         try edit(target, id, &row) { message, row in
             guard message.state != .deleted else { return 0 }
-            if message.state == .streaming { try streams.update(PageKey(id, target)) { $0 = nil } }
+            if message.state == .streaming { try streams.put(nil, at: PageKey(id, target)) }
             message.state = .deleted
             message.text = ""
             message.isEdited = false

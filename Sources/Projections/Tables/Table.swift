@@ -200,20 +200,40 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         try yieldUnsaved(before: nil)
     }
 
+    /// Rows that the archive does not have yet, with those of which it does not have the deletion.
+    struct Unsaved { fileprivate var rows: [(key: Key, box: Box)] = [] }
+
+    /// Nobody reads meanwhile, and the rows are frozen: what changes later changes others.
+    func unsaved() -> Unsaved {
+        var unsaved = Unsaved()
+        for shard in shards { for (key, entry) in shard.entries where entry.epoch > 0 { unsaved.rows.append((key, entry.box)) } }
+        return unsaved
+    }
+
+    /// Shows another table's unsaved rows; of a new one over the same archive, which is only read from here on.
+    func take(_ unsaved: Unsaved) {
+        for (key, box) in unsaved.rows { shard(of: key).entries[key] = Entry(box: box, epoch: epoch, bytes: 0) }
+    }
+
     // Writing.
 
     /// Changes a row in place; what the closure leaves as `nil` is deleted.
     @inline(__always) public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R { try boxToChange(key).edit(body) }
 
+    /// Puts a row in the place of what is there, which is not read; `nil` deletes it.
+    public func put(_ row: Row?, at key: Key) throws { try boxToChange(key, loads: false).edit { $0 = row } }
+
     /// Knows nothing of what will be changed: compiled once for a table, and not for each closure with copies of what that holds.
-    @inline(never) private func boxToChange(_ key: Key) throws -> Box {
+    ///
+    /// - Parameter loads: false if nobody will ask what the row was.
+    @inline(never) private func boxToChange(_ key: Key, loads: Bool = true) throws -> Box {
         let shard = shard(of: key)
         var index = shard.entries.index(forKey: key)
         if index == nil {
             guard key.keyBytes.count <= Self.keyBytesMax else {
                 throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
             }
-            let row = try load(key)
+            let row = loads ? try load(key) : nil
             keep(Entry(box: Box.holding(row, wasUsed: true), epoch: 0, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
             index = shard.entries.index(forKey: key)
         }
@@ -362,6 +382,8 @@ struct AnyTable: Sendable {
     let unsavedBytes: @Sendable () -> Int
     let freeze: @Sendable () -> any FrozenRows
     let settle: @Sendable (_ rows: any FrozenRows, _ start: Int, _ count: Int) -> Int?
+    let unsaved: @Sendable () -> Any
+    let take: @Sendable (_ unsaved: Any) -> Void
 
     @inline(__always) init<Key, Row>(_ table: Table<Key, Row>) {
         forEachEncoded = { body in try table.forEachEncoded(body) }
@@ -374,6 +396,8 @@ struct AnyTable: Sendable {
             guard let frozen = (rows as? FrozenTable)?.rows as? Table<Key, Row>.Frozen else { return nil }
             return table.settle(frozen, from: start, count: count)
         }
+        unsaved = { table.unsaved() }
+        take = { unsaved in if let unsaved = unsaved as? Table<Key, Row>.Unsaved { table.take(unsaved) } }
     }
 }
 

@@ -21,6 +21,26 @@ final class KindCountsTwice: Projection {
     }
 }
 
+/// The last message's seq, put without a look at what was there; gone with every edit.
+final class LastSent: Projection {
+    static let name = "last-sent"
+    static let version: UInt32 = 1
+    let seqs: Table<ConversationID, KindCounts.Count>
+
+    init(tables: inout ProjectionTables) { seqs = tables.table() }
+
+    func apply(_ event: RecordedEvent) throws {
+        switch event.event.content {
+        case .messageSent:
+            var row = KindCounts.Count()
+            row.events = event.seq
+            try seqs.put(row, at: event.event.conversation)
+        case .messageEdited, .receiptRead: try seqs.put(nil, at: event.event.conversation)
+        default: break
+        }
+    }
+}
+
 /// One that cannot go on from some event on.
 final class Failing: Projection {
     static let name = "failing"
@@ -95,6 +115,40 @@ final class Failing: Projection {
         #expect(try Self.counts(store) == Self.expected(store))
         #expect(try store.isFold(KindCounts.name))
         try store.close()
+    }
+
+    @Test("A row that is put takes the place of one in memory, in the archive or nowhere, and a deletion does", arguments: [1 << 20, 0])
+    func put(_ cacheBytes: Int) throws {
+        let scratch = try Scratch()
+        let events = FoldTests.talk(15, 2400)
+        var deletions = 0
+        for start in stride(from: 0, to: 2400, by: 200) {
+            var options = ConversationStoreOptions(journalBytesMax: 64 << 10, cacheBytes: cacheBytes)
+            options.projections = [LastSent.self]
+            let store = try ConversationStore.open(at: scratch.store, options: options)
+            try store.take(Array(events[start..<start + 200]), batch: 17)
+            if start % 400 == 0 { try store.log.flush() }
+            var expected: [ConversationID: Seq] = [:]
+            try store.log.replay { event in
+                switch event.event.content {
+                case .messageSent: expected[event.event.conversation] = event.seq
+                case .messageEdited, .receiptRead: if expected.removeValue(forKey: event.event.conversation) != nil { deletions += 1 }
+                default: break
+                }
+                return true
+            }
+            var found: [ConversationID: Seq] = [:]
+            try store.read(LastSent.self) { projection in
+                try projection.seqs.forEach { key, row in
+                    found[key] = row.events
+                    return true
+                }
+            }
+            #expect(found == expected)
+            #expect(try store.isFold(LastSent.name))
+            try store.close()
+        }
+        #expect(deletions > 100)
     }
 
     @Test("Another version is built anew, and back again; rows of the old one are nowhere")
