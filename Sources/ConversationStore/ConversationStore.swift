@@ -225,13 +225,13 @@ public final class ConversationStore: Sendable {
         }
     }
 
-    /// Lends the state of one of the application's own projections. Commits wait meanwhile: keep it short.
+    /// Lends the state of one of the application's own projections. The closure may read the store; commits wait meanwhile: keep it short.
     public func read<P: Projection, R>(_ projection: P.Type, _ body: (P) throws -> R) throws -> R {
         guard let fold = custom[ObjectIdentifier(projection)] as? ProjectionFold<P> else {
             throw EventLogError(.invalidArgument, "the projection \(P.name) was not named when the store was opened")
         }
         try log.checkOpen()
-        return try fold.read(in: log, body)
+        return try fold.readNesting(in: log, body)
     }
 
     // Maintenance.

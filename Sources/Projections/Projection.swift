@@ -148,6 +148,11 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
         try store.foldLock.read { try body(liveState(store).projection) }
     }
 
+    /// The same for a closure that may read the store itself.
+    package func readNesting<R>(in store: EventStore, _ body: (P) throws -> R) throws -> R {
+        try store.foldLock.readNesting { try body(liveState(store).projection) }
+    }
+
     private func liveState(_ store: EventStore) throws -> ProjectionState<P> {
         if let failure { throw failure }
         guard let state else { throw EventLogError(.projectionMissing, "\(store.path): the projection \(P.name) is not there yet") }

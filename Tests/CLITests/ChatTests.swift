@@ -135,6 +135,10 @@ import Testing
     func standardInput() throws {
         let chat = try new()
         #expect(try Program.run("send", "--store", store, chat, "-", "--author", "ada", input: "two\nlines\n\n").status == 0)
+        for (input, text) in [("abc\r", "abc\r"), ("abc\r\n", "abc"), ("abc\n\r", "abc\n\r")] {
+            #expect(try Program.run("send", "--store", store, chat, "-", "--author", "ada", input: input).status == 0)
+            #expect(try Program.run("timeline", "--store", store, chat, "--limit", "1", "--json").objects().first?["text"] as? String == text)
+        }
         #expect(try rows(chat)[0]["text"] as? String == "two\nlines\n")
     }
 

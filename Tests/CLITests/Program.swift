@@ -52,6 +52,19 @@ enum Program {
         return (process, output, errors, files)
     }
 
+    /// One whose output goes to a pipe that nobody reads.
+    static func startUnread(_ arguments: [String], input: Pipe? = nil) throws -> (Process, output: Pipe) {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = arguments
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        process.standardInput = input ?? FileHandle.nullDevice
+        try process.run()
+        return (process, output)
+    }
+
     /// Sends SIGINT, and answers the status with which the process ends; kills it and answers -1 if it does not.
     static func interrupt(_ process: Process) -> Int32 {
         process.interrupt()

@@ -111,6 +111,40 @@ import Testing
         #expect(try rows().first?["text"] as? String == "first\(text)lastfirst\(text)last")
     }
 
+    @Test("Who does not read the text holds nothing up: all is stored, SIGINT ends it, and who reads at last gets the text", arguments: [true, false])
+    func readerWaits(_ isInterrupted: Bool) throws {
+        let input = Pipe()
+        let (process, output) = try Program.startUnread(["record", "--store", store, chat, "--author", "bot"], input: input)
+        let word = String(repeating: "word ", count: 200)
+        for _ in 0..<300 { try input.fileHandleForWriting.write(contentsOf: Data(Self.delta(word).utf8)) }
+        #expect(Program.eventually { try (rows().first?["text"] as? String)?.utf8.count == 300_000 })
+        if isInterrupted {
+            #expect(Program.interrupt(process) == 0)
+        } else {
+            try input.fileHandleForWriting.write(contentsOf: Data("data: [DONE]\n\n".utf8))
+            try input.fileHandleForWriting.close()
+            #expect(Program.eventually { try rows().first?["state"] as? String == "complete" })
+            // The store is free while the reader takes its time.
+            #expect(Program.eventually { try Program.run("send", "--store", store, chat, "x", "--author", "bot").status == 0 })
+            #expect(process.isRunning)
+            #expect(try output.fileHandleForReading.readToEnd().map { String(decoding: $0, as: UTF8.self) } == String(repeating: word, count: 300) + "\n")
+            process.waitUntilExit()
+            #expect(process.terminationStatus == 0)
+        }
+        let row = try #require(try rows().first)
+        #expect(row["interrupted_reason"] as? String == (isInterrupted ? "sigint" : nil))
+        #expect(row["chunks"] as? Int == 300)
+        #expect(try Program.run("verify", "--store", store, "--projections").status == 0)
+    }
+
+    @Test("A delta that is larger than a chunk may be is stored in several, cut between characters") func largeDelta() throws {
+        let text = "a" + String(repeating: "é", count: 1_200_000)
+        let outcome = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: Self.delta(text) + "data: [DONE]\n\n")
+        #expect(outcome.status == 0)
+        #expect(try outcome.object()["chunks"] as? Int == 3)
+        #expect(try rows().first?["text"] as? String == text)
+    }
+
     @Test("Input without an end mark is end_of_stream, with an error payload error; the answer has just its fields")
     func ends() throws {
         let ended = try Program.run("record", "--store", store, chat, "--author", "bot", "--json", input: Self.delta("a")).object()

@@ -109,6 +109,30 @@ import Testing
         #expect(try files.text("output").split(separator: "\n").count { $0.contains("words words") } == 1)
     }
 
+    @Test("SIGINT ends it though nobody reads what it prints", arguments: [true, false]) func readerWaits(_ json: Bool) throws {
+        for number in 1...3 { try send("\(number) " + String(repeating: "word ", count: 20_000)) }
+        let (process, output) = try Program.startUnread(["watch", "--store", store, chat] + (json ? ["--json"] : []))
+        // The pipe is full.
+        usleep(500_000)
+        #expect(process.isRunning)
+        #expect(Program.interrupt(process) == 0)
+        withExtendedLifetime(output) {}
+    }
+
+    @Test("What is erased meanwhile is shown as erased, in a conversation and in a lobby") func erased() throws {
+        try send("secret")
+        try send("public")
+        let (process, _, _, files) = try Program.start(["watch", "--store", store, chat, "--json"])
+        let (lobby, _, _, lobbyFiles) = try Program.start(["watch", "--store", store, "--user", "bob", "--json"])
+        #expect(Program.eventually { try rows(files).count == 2 && rows(lobbyFiles).count == 1 })
+        for seq in ["2", "3"] { #expect(try Program.run("erase", "--store", store, chat, seq).status == 0) }
+        #expect(Program.eventually { try rows(files).suffix(2).map { $0["state"] as? String } == ["erased", "erased"] })
+        #expect(Program.eventually { try (rows(lobbyFiles).last?["last_message"] as? [String: Any])?["state"] as? String == "erased" })
+        #expect(Program.interrupt(process) == 0)
+        #expect(Program.interrupt(lobby) == 0)
+        #expect(try rows(files).count == 4)
+    }
+
     @Test("It ends when its reader goes away, though nothing happens")
     func readerGoes() throws {
         try send("before")

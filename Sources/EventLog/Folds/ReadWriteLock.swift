@@ -51,7 +51,25 @@ package final class ReadWriteLock: @unchecked Sendable {
         return lock(Int(truncatingIfNeeded: (thread &* 0x9E37_79B9_7F4A_7C15) >> 60))
     }
 
+    /// The lock that the thread holds for reading and may ask for again.
+    private static let held: pthread_key_t = {
+        var key = pthread_key_t()
+        pthread_key_create(&key, nil)
+        return key
+    }()
+
+    /// As ``read(_:)``, for a closure that is not ours and may read again: a second lock would wait for a writer that waits for the first.
+    package func readNesting<R>(_ body: () throws -> R) rethrows -> R {
+        try read {
+            let outer = pthread_getspecific(Self.held)
+            pthread_setspecific(Self.held, memory)
+            defer { pthread_setspecific(Self.held, outer) }
+            return try body()
+        }
+    }
+
     package func read<R>(_ body: () throws -> R) rethrows -> R {
+        if pthread_getspecific(Self.held) == memory { return try body() }
         let lock = own
         pthread_rwlock_rdlock(lock)
         defer { pthread_rwlock_unlock(lock) }

@@ -146,11 +146,33 @@ extension Conversations {
     /// The newest system message that can be shown a model.
     package func systemMessage(_ id: ConversationID) throws -> Message? {
         let systems = try rows.lend(id) { $0.pointee.systems } ?? []
-        for seq in systems.reversed() {
-            guard let found = try message(id, at: seq)?.message, !found.isStale, !overlay.isFailed(seq) else { continue }
-            if found.state != .erased, found.state != .streaming || !found.text.isEmpty { return found }
+        for seq in systems.reversed() { if seq > 0, let found = try systemMessage(id, at: seq) { return found } }
+        // There were more than a row names, and none of those that it does is one.
+        guard systems.first == 0, systems.count > 1 else { return nil }
+        var before = systems[1]
+        while let older = try rows.lend(id, { try systemMessages(id, $0, before: before) }) ?? nil {
+            for seq in older.seqs.reversed() { if let found = try systemMessage(id, at: seq) { return found } }
+            before = older.firstSeq
         }
         return nil
+    }
+
+    private func systemMessage(_ id: ConversationID, at seq: Seq) throws -> Message? {
+        guard let found = try message(id, at: seq)?.message, !found.isStale, !overlay.isFailed(seq) else { return nil }
+        return found.state != .deleted && found.state != .erased && (found.state != .streaming || !found.text.isEmpty) ? found : nil
+    }
+
+    /// The system messages of the page that ends before a seq, and that page's first seq; `nil` if there is none.
+    private func systemMessages(_ id: ConversationID, _ row: LentRow, before seq: Seq) throws -> (seqs: [Seq], firstSeq: Seq)? {
+        guard seq > 1, let number = try page(of: seq - 1, id, row), number >= firstPage else { return nil }
+        return try readPage(number, id, row) { page in
+            var seqs: [Seq] = []
+            try page.forEach { message in
+                if message.role == .system, message.seq < seq { seqs.append(message.seq) }
+                return true
+            }
+            return (seqs, page.firstSeq)
+        }
     }
 }
 

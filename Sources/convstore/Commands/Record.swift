@@ -11,7 +11,7 @@ struct Record: ParsableCommand {
             Standard input is a provider's stream: OpenAI chat chunks, Responses or completions, Anthropic, Gemini or its Interactions, as server-sent events \
             or one payload a line; or the messages of OpenAI Realtime or Gemini Live, one a line, of which the model's words are taken. Each delta of text is stored and typed as it comes. The message ends as complete if the stream said so; else as interrupted, with what \
             it had: `end_of_stream`, `error` (the stream told of one), `sigint`, `sigterm` or `sighup`. If nothing of a known stream comes, nothing is stored, and \
-            the exit is 65. The store is open for writing meanwhile: other commands can read, and wait to write.
+            the exit is 65. The store is open for writing meanwhile: other commands can read; those that write, `interrupt` too, end with 75.
             """)
 
     @OptionGroup var actor: Actor
@@ -27,19 +27,31 @@ struct Record: ParsableCommand {
         guard let id = id.map({ MessageID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
         try actor.store.refuseReplica("a stream is recorded where the hub is")
         Signals.watch()
-        try actor.store.write { store in
+        StandardOutput.shared.heedSignals()
+        var (answer, typist): (Answer?, Typist) = try actor.store.write { store in
             let conversation = try LogName(text: conversation).conversation(in: store)
             guard try store.message(in: conversation, id: id) == nil else { throw Refusal(.messageConflict, "a message \(id) is there already") }
             let reply = try replyTo.map { try MessageName(text: $0).resolve(in: conversation, store) }
             var recording = Recording(store, conversation, author, id: id, replyTo: reply, types: !actor.json)
             let skipped = try recording.run()
-            try tell(store, conversation, id, skipped)
+            return (try made(store, conversation, id, skipped), recording.typist)
+        }
+        typist.finish()
+        switch answer {
+        case .line(let line): try line.print()
+        case .words(let words): Terminal.complain(words)
+        case nil: break
         }
     }
 
-    /// The answer goes to standard output for programs, and to standard error for people: their standard output is the text.
-    private func tell(_ store: ConversationStore, _ conversation: ConversationID, _ id: MessageID, _ skipped: Int) throws {
-        guard let message = try store.message(in: conversation, id: id) else { return }
+    /// It goes to standard output for programs, and to standard error for people: their standard output is the text.
+    private enum Answer {
+        case line(JSONLine)
+        case words(String)
+    }
+
+    private func made(_ store: ConversationStore, _ conversation: ConversationID, _ id: MessageID, _ skipped: Int) throws -> Answer? {
+        guard let message = try store.message(in: conversation, id: id) else { return nil }
         if actor.json {
             var line = JSONLine()
             line.add("conversation_id", conversation.description)
@@ -51,11 +63,11 @@ struct Record: ParsableCommand {
             line.addOptional("interrupted_reason", message.interruptedReason)
             line.add("chunks", message.chunks)
             line.add("skipped", skipped)
-            return try line.print()
+            return .line(line)
         }
         let reason = message.finishReason ?? message.interruptedReason
         let skips = skipped > 0 ? ", \(skipped) payloads skipped" : ""
         let end = "\(message.state.name)" + (reason.map { " (\($0))" } ?? "")
-        Terminal.complain("\(end): @\(message.seq) \(id), \(Quantity.count(message.chunks)) chunks\(skips)")
+        return .words("\(end): @\(message.seq) \(id), \(Quantity.count(message.chunks)) chunks\(skips)")
     }
 }

@@ -7,7 +7,8 @@ struct Watch: ParsableCommand {
         discussion: """
             Works beside a writer. Begins with the newest, then prints each message or conversation that is new or changed, once, as it stands; what \
             changes often, like an answer being streamed, is shown at intervals. With --json the lines are those of `timeline` or `lobby`; \
-            {"conversation_id", "removed": true} says that the user left. Ends with 0 at SIGINT.
+            {"conversation_id", "removed": true} says that the user left. Who has read or got a message is told with those that were shown before. Ends with \
+            0 at SIGINT.
             """)
 
     @OptionGroup var store: StoreOption
@@ -27,6 +28,11 @@ struct Watch: ParsableCommand {
 
     func run() throws {
         Signals.watch()
+        StandardOutput.shared.heedSignals()
+        do { try show() } catch is StandardOutput.IsTold {}
+    }
+
+    private func show() throws {
         var follower = StoreFollower(store)
         if let user {
             var watch = LobbyWatch(try UserID.typed(user, as: "--user"), limit: limit)

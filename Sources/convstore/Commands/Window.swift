@@ -39,7 +39,8 @@ struct Window: ParsableCommand {
             let system = window.system.map { ", system message @\($0)" } ?? ""
             let over = window.isOverBudget ? ", more than the budget: the system message alone" : ""
             let count = "\(Quantity.count(window.messages.count)) messages, about \(Quantity.count(window.tokens)) tokens (an estimate)"
-            return try StandardOutput.shared.writeLine(Style.dim("\(count): \(chosen)\(system)\(over)"))
+            for line in TextWrap.lines("\(count): \(chosen)\(system)\(over)", columns: Terminal.width) { try StandardOutput.shared.writeLine(Style.dim(line)) }
+            return
         }
         var line = JSONLine()
         line.add("messages", window.messages.map { JSONLine($0, in: id, receipts) })

@@ -1,4 +1,5 @@
 import ConversationStore
+import EventLog
 import Glibc
 import Interchange
 
@@ -14,7 +15,8 @@ struct Recording {
     let replyTo: MessageID?
     private var live = LiveStream()
     private var message: StreamedMessage?
-    private var typist: Typist
+    /// To be finished when the store is closed: a reader may take its time.
+    private(set) var typist: Typist
 
     /// `types`: whether the text is to be seen while it comes.
     init(_ store: ConversationStore, _ conversation: ConversationID, _ author: UserID, id: MessageID, replyTo: MessageID?, types: Bool) {
@@ -43,12 +45,11 @@ struct Recording {
                 try end(ending, nil)
             }
         } catch {
-            typist.finish()
+            typist.finish(isHasty: true)
             // What came before it stays.
             if let message { try waiting { _ = try? await message.interrupt(reason: "error") } }
             throw error
         }
-        typist.finish()
         return live.skippedPayloads
     }
 
@@ -56,7 +57,15 @@ struct Recording {
     private mutating func readAll() throws -> String? {
         var block = [UInt8](repeating: 0, count: 1 << 16)
         while true {
-            if case .signal(let name) = Signals.wait(for: STDIN_FILENO) { return name }
+            switch Signals.wait(for: STDIN_FILENO, writes: typist.isBehind) {
+            case .signal(let name):
+                typist.isHasty = true
+                return name
+            case .writable, .readerIsGone:
+                typist.show()
+                continue
+            case .readable, .timeout: break
+            }
             let count = block.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR || errno == EAGAIN { continue }
             guard count >= 0 else { throw Failure(.inputOutput, "standard input: \(String(cString: strerror(errno)))") }
@@ -84,11 +93,25 @@ struct Recording {
         let message = try opened()
         // What is seen here is kept: deltas that came together share a commit.
         try waiting {
-            for delta in deltas { try await message.append(delta) }
+            for delta in deltas { for part in Self.parts(of: delta) { try await message.append(part) } }
             try await message.flush()
         }
         for delta in deltas { typist.type(delta) }
         typist.show()
+    }
+
+    /// A delta as chunks: one that is larger than an event's text may be is cut between characters.
+    private static func parts(of delta: String) -> [String] {
+        if delta.utf8.count <= EventLimits.textBytesMax { return [delta] }
+        var parts: [String] = []
+        var rest = Substring(delta)
+        while !rest.isEmpty {
+            var end = rest.utf8.index(rest.startIndex, offsetBy: EventLimits.textBytesMax, limitedBy: rest.endIndex) ?? rest.endIndex
+            while end.samePosition(in: delta.unicodeScalars) == nil { end = delta.utf8.index(before: end) }
+            parts.append(String(rest[..<end]))
+            rest = rest[end...]
+        }
+        return parts
     }
 
     /// A stream without any text still is a message.
@@ -111,9 +134,16 @@ struct Recording {
     }
 }
 
-/// Types a text to standard output, harmless, as it comes. Who stops reading stops nothing.
+/// Types a text to standard output, harmless, as it comes. Who stops reading, or reads slowly, stops nothing.
 struct Typist {
+    /// A reader that takes nothing for so long is not waited for, if somebody is in haste.
+    private static let patienceMilliseconds = 300
+
     private(set) var isOn: Bool
+    /// Whether the reader has not taken all yet.
+    private(set) var isBehind = false
+    /// Whether a signal has ended what is typed.
+    var isHasty = false
     private var last: Unicode.Scalar = "\n"
     /// A CR came last: a line ends there if an LF follows.
     private var holdsReturn = false
@@ -131,13 +161,25 @@ struct Typist {
 
     mutating func show() {
         guard isOn else { return }
-        do { try StandardOutput.shared.flush() } catch { isOn = false }
+        do { isBehind = try !StandardOutput.shared.flushWhatFits() } catch { stop() }
     }
 
-    /// Ends the line.
-    mutating func finish() {
-        if isOn, last != "\n" { StandardOutput.shared.write("\n") }
+    /// Ends the line, and waits until all is read; in haste only for a reader that goes on reading.
+    mutating func finish(isHasty: Bool = false) {
+        guard isOn else { return }
+        if last != "\n" { StandardOutput.shared.write("\n") }
         (last, holdsReturn) = ("\n", false)
-        show()
+        do {
+            if isHasty || self.isHasty {
+                if try !StandardOutput.shared.flushWhatFits(milliseconds: Self.patienceMilliseconds) { stop() }
+            } else {
+                try StandardOutput.shared.flush()
+            }
+        } catch { stop() }
+    }
+
+    private mutating func stop() {
+        (isOn, isBehind) = (false, false)
+        StandardOutput.shared.drop()
     }
 }

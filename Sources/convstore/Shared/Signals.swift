@@ -8,6 +8,8 @@ enum Signals {
         /// The descriptor can be read, or is at its end.
         case readable
         case signal(String)
+        /// Standard output has room.
+        case writable
         /// Nobody reads standard output any more.
         case readerIsGone
         case timeout
@@ -69,11 +71,12 @@ enum Signals {
         }
     }
 
-    /// Waits until the descriptor can be read (if one is given), a signal came, the reader of standard output went away, or the time is over.
-    static func wait(for descriptor: CInt? = nil, watchesReader: Bool = false, milliseconds: Int = -1) -> Wake {
+    /// Waits until the descriptor can be read (if one is given), a signal came, standard output has room (if asked for), its reader went away, or the time
+    /// is over.
+    static func wait(for descriptor: CInt? = nil, watchesReader: Bool = false, writes: Bool = false, milliseconds: Int = -1) -> Wake {
         var requests = [pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0)]
         requests.append(pollfd(fd: descriptor ?? -1, events: Int16(POLLIN), revents: 0))
-        requests.append(pollfd(fd: watchesReader ? STDOUT_FILENO : -1, events: 0, revents: 0))
+        requests.append(pollfd(fd: watchesReader || writes ? STDOUT_FILENO : -1, events: writes ? Int16(POLLOUT) : 0, revents: 0))
         while true {
             let count = poll(&requests, nfds_t(requests.count), CInt(clamping: milliseconds))
             if count < 0, errno == EINTR { continue }
@@ -83,7 +86,23 @@ enum Signals {
             }
             if requests[1].revents != 0 { return .readable }
             if requests[2].revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0 { return .readerIsGone }
+            if requests[2].revents & Int16(POLLOUT) != 0 { return .writable }
             if count <= 0 { return .timeout }
+        }
+    }
+
+    /// Waits until standard output has room or its reader is gone, a signal came, which stays to be asked for, or the time is over.
+    static func waitToWrite(milliseconds: Int) -> Wake {
+        var requests = [
+            pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0), pollfd(fd: pipe.read, events: Int16(POLLIN), revents: 0),
+        ]
+        while true {
+            let count = poll(&requests, nfds_t(requests.count), CInt(clamping: milliseconds))
+            if count < 0, errno == EINTR { continue }
+            if requests[0].revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0 { return .readerIsGone }
+            if requests[0].revents != 0 { return .writable }
+            if requests[1].revents != 0 { return .signal("") }
+            return .timeout
         }
     }
 

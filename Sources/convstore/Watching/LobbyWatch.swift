@@ -10,6 +10,8 @@ struct LobbyWatch {
 
     let user: UserID
     private let limit: Int
+    /// So many rows are compared whatever happened.
+    private static let recheckedMax = 500
     private var hasBegun = false
     private var position: Position = 0
     private var shown: [ConversationID: LobbyRow] = [:]
@@ -35,8 +37,9 @@ struct LobbyWatch {
             for row in rows { shown[row.conversation] = row }
             return rows.map { .row($0) }
         }
-        guard last > position || !changed.isEmpty else { return [] }
         var touched = Dictionary(uniqueKeysWithValues: changed.map { ($0, position) })
+        // No event tells of what was erased: so what was shown is looked at again.
+        if last == position || shown.count <= Self.recheckedMax { for id in shown.keys { touched[id] = position } }
         var left: Set<ConversationID> = []
         try store.log.replay(from: position + 1, through: last) { event in
             switch event.log {

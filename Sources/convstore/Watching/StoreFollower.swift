@@ -33,7 +33,7 @@ struct StoreFollower {
         while true {
             switch Signals.wait(watchesReader: true, milliseconds: pause) {
             case .signal, .readerIsGone: return false
-            case .readable, .timeout: break
+            case .readable, .writable, .timeout: break
             }
             let now = FileMarks.all(of: store.path)
             if now != seen || now.lastChange > openedAt - Self.youngNanoseconds { return true }

@@ -67,6 +67,7 @@ struct TimelineFeed {
         if before.failedWrites.count < message.failedWrites.count { return ", what was done to it was not accepted" }
         if before.state == .streaming { return " ended" }
         if message.state == .deleted { return " was deleted" }
+        if message.state == .erased { return " was erased" }
         return before.text == message.text ? ", reactions" : " was edited"
     }
 

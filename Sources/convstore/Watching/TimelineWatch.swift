@@ -57,6 +57,8 @@ struct TimelineWatch {
                 return true
             }
         }
+        // No event tells of what was erased: so the newest are looked at each time, and all when no event says why the store changed.
+        if !isFirst { touched.formUnion(page.seq == seq ? Array(shown.keys) : page.messages.map(\.seq).filter { shown[$0] != nil }) }
         // What is pending is in no log, nor is a preview.
         if store.overlaidConversations.contains(conversation) { touched.formUnion(page.messages.map(\.seq)) }
         seq = max(seq, page.seq)

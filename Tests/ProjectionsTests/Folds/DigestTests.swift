@@ -68,6 +68,32 @@ private final class Interrupted: Projection {
         try store.close()
     }
 
+    @Test("Who reads a projection may read the store meanwhile, while others append") func nested() throws {
+        let scratch = try Scratch()
+        let store = try scratch.open(projections: [KindCounts.self])
+        try store.take([Self.created])
+        let isOver = Mutex(false)
+        let end = DispatchSemaphore(value: 0)
+        Thread {
+            do {
+                while !isOver.withLock({ $0 }) {
+                    try store.take([Event(conversation: Self.conversation, author: UserID("ann")!, content: .custom(name: "tick", payload: []))])
+                }
+            } catch { Issue.record(error) }
+            end.signal()
+        }.start()
+        for _ in 0..<500 {
+            let (count, seq) = try store.read(KindCounts.self) { projection in
+                usleep(100)  // So that a commit waits.
+                return (try projection.counts.row(at: Self.conversation)?.events, try store.timeline(of: Self.conversation)?.seq)
+            }
+            #expect(count == seq)
+        }
+        isOver.withLock { $0 = true }
+        end.wait()
+        try store.close()
+    }
+
     @Test("I4: a store is the fold of its log at each moment of a run of appends, and after a crash behind any digest", .tags(.recovery)) func underLoad()
         throws
     {

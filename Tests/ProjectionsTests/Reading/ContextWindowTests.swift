@@ -104,6 +104,16 @@ private struct Estimate: TokenCounter {
         let seq = try #require(try store.message(in: chat, id: newest)?.seq)
         try store.log.erase(log: .conversation(chat), seq: seq)
         #expect(try system() == "be kind 0")
+        // Those that say nothing yet are more than a row names, and fill pages.
+        for number in 0..<50 as Range<UInt64> {
+            let silent = Event.Message(id: MessageID(high: 0x7000, low: 0x8000_0000_0000_0000 | number), role: .system, text: "", isStreaming: true)
+            try await store.append(Event(conversation: chat, author: Talk.users[0], content: .messageSent(silent)))
+        }
+        #expect(try system() == "be kind 0")
+        let estimated = try #require(try store.contextWindow(of: chat, budget: 20))
+        #expect(estimated.system == 2 && estimated.messages.first?.text == "be kind 0")
+        try await store.append(Event(conversation: chat, author: Talk.users[0], content: .messageDeleted(message: systems[0])))
+        #expect(try system() == nil)
         try store.close()
     }
 }
