@@ -42,9 +42,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .systemLibrary(name: "CPrefetch"),
         .target(
             name: "Projections",
-            dependencies: ["EventLog", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: ["EventLog", "CPrefetch", "CZstd", .product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: strict
         ),
         .target(name: "ConversationStore", dependencies: ["EventLog", "Projections"], swiftSettings: strict),

@@ -54,14 +54,18 @@ public struct ProjectionTables: ~Copyable {
 final class ProjectionState<P: Projection>: FoldState {
     let projection: P
     private let tables: [AnyTable]
+    private let conversations: Conversations?
     private let folded: (@Sendable (RecordedEvent) -> Void)?
 
     init(source: FoldTable?, cacheShare: Double = 1, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
         var tables = ProjectionTables(source: source, cacheShare: cacheShare)
         projection = P(tables: &tables)
+        conversations = projection as? Conversations
         self.tables = tables.tables
         self.folded = folded
     }
+
+    func prepare(_ events: UnsafeBufferPointer<RecordedEvent>) { conversations?.prepare(events) }
 
     func fold(_ event: borrowing RecordedEvent) throws {
         try projection.apply(event)
@@ -70,7 +74,7 @@ final class ProjectionState<P: Projection>: FoldState {
 
     /// SHA-256 of the whole state.
     func digest() throws -> [UInt8] {
-        if let conversations = projection as? Conversations { return try conversations.digest() }
+        if let conversations { return try conversations.digest() }
         var hash = SHA256()
         for table in tables {
             try table.forEachEncoded { row in

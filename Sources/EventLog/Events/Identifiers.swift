@@ -37,13 +37,7 @@ public struct Identifier<Tag>: Hashable, Comparable, Sendable {
     }
 
     /// The sixteen bytes, in order.
-    public var bytes: [UInt8] {
-        var result: [UInt8] = []
-        result.reserveCapacity(16)
-        for shift in stride(from: 56, through: 0, by: -8) { result.append(UInt8(truncatingIfNeeded: high >> UInt64(shift))) }
-        for shift in stride(from: 56, through: 0, by: -8) { result.append(UInt8(truncatingIfNeeded: low >> UInt64(shift))) }
-        return result
-    }
+    public var bytes: [UInt8] { withUnsafeBytes(of: (high.bigEndian, low.bigEndian)) { Array($0) } }
 
     /// A UUID of version 8 (RFC 9562) made of the first sixteen bytes of a digest.
     public init(digest: some Sequence<UInt8>) {

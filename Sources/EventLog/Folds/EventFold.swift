@@ -20,6 +20,8 @@ package protocol EventFold: AnyObject, Sendable {
 
 /// One fold's rows, in memory over a table. The store calls it from one thread at a time, with the fold lock held for writing.
 package protocol FoldState: AnyObject, Sendable {
+    /// Told of events that are folded next, so that what they change can be fetched from memory for all of them at once.
+    func prepare(_ events: UnsafeBufferPointer<RecordedEvent>)
     /// Folds one event: total, never refusing. Throws only when a row cannot be read.
     func fold(_ event: borrowing RecordedEvent) throws
     /// About how many bytes of memory the rows hold that the table does not have yet.
@@ -42,6 +44,8 @@ package struct FrozenPlace: Sendable {
 }
 
 extension FoldState {
+    func prepare(_ events: UnsafeBufferPointer<RecordedEvent>) {}
+
     /// The rows are in the table now; for a state that nobody else reads.
     func settle(_ rows: any FrozenRows) {
         var place: FrozenPlace? = FrozenPlace()

@@ -10,27 +10,29 @@
 /// Linux swift-crypto allocates, wipes and frees a context for each, 80 to 90 ns (docs/archive-shape.md); Nettle's lies on the stack.
 /// Elsewhere it is CryptoKit's. What is hashed once, or is not only hashed, goes by swift-crypto. Nettle's is not wiped either: salts and seeds stand
 /// in this process's memory as values anyway.
-struct SHA256Hasher: ~Copyable {
+package struct SHA256Hasher: ~Copyable {
     #if canImport(CNettle)
         private var context = sha256_ctx()
 
-        init() { nettle_sha256_init(&context) }
+        package init() { nettle_sha256_init(&context) }
 
-        mutating func update(_ bytes: UnsafeRawBufferPointer) {
+        package mutating func update(_ bytes: UnsafeRawBufferPointer) {
             guard let base = bytes.baseAddress else { return }
             nettle_sha256_update(&context, bytes.count, base.assumingMemoryBound(to: UInt8.self))
         }
 
-        consuming func finalize() -> Hash256 {
+        package consuming func finalize() -> Hash256 {
             var context = context
             return Hash256 { convstore_sha256_digest(&context, $0.baseAddress!.assumingMemoryBound(to: UInt8.self)) }
         }
     #else
         private var context = SHA256()
 
-        mutating func update(_ bytes: UnsafeRawBufferPointer) { context.update(bufferPointer: bytes) }
+        package init() {}
 
-        consuming func finalize() -> Hash256 {
+        package mutating func update(_ bytes: UnsafeRawBufferPointer) { context.update(bufferPointer: bytes) }
+
+        package consuming func finalize() -> Hash256 {
             let digest = context.finalize()
             return digest.withUnsafeBytes { bytes in Hash256 { $0.copyMemory(from: bytes) } }
         }

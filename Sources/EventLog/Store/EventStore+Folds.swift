@@ -60,7 +60,10 @@ extension EventStore {
             while start < events.count {
                 let end = end(start)
                 foldLock.write {
-                    for slot in folds { for place in start..<end { lend(events.baseAddress! + place) { slot.apply($0) } } }
+                    for slot in folds {
+                        slot.state.prepare(UnsafeBufferPointer(rebasing: events[start..<end]))
+                        for place in start..<end { lend(events.baseAddress! + place) { slot.apply($0) } }
+                    }
                     if end > start { foldedPosition = events[end - 1].position }
                 }
                 start = end

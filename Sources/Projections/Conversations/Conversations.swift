@@ -195,6 +195,8 @@ package final class Conversations: Projection {
             }
             row.addPage(firstSeq: event.seq)
         }
+        let state = new.shownState
+        let snippet = ConversationRow.snippet(new.shownText)
         try row.open.append(new)
         rows.grew(by: 120 + message.text.utf8.count)
         if message.role == .system {
@@ -209,11 +211,11 @@ package final class Conversations: Projection {
             $0.liveToMark = live
         }
         row.last = ConversationRow.Last(
-            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: new.shownState, sentAt: new.sentAt,
-            snippet: ConversationRow.snippet(new.shownText))
+            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: state, sentAt: event.origin.hlc.milliseconds,
+            snippet: snippet)
         let old = row.order
         row.order = max(old, event.hlc)
-        lobbies.moved(id, from: old, to: row.order, for: row.participants)
+        if !lobbies.isEmpty { lobbies.moved(id, from: old, to: row.order, for: row.participants) }
         if message.isStreaming {
             let stream = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
             try streams.put(stream, at: PageKey(id, event.seq))

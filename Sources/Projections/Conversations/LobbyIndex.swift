@@ -70,8 +70,10 @@ final class LobbyIndex: @unchecked Sendable {
         return low < entries.count && entries[low] == entry ? low : nil
     }
 
+    /// Whether nobody looks at any.
+    var isEmpty: Bool { lobbies.isEmpty }
+
     func moved(_ conversation: ConversationID, from old: HLC, to new: HLC, for users: [UserID]) {
-        if lobbies.isEmpty { return }
         let old = Entry(order: old, conversation: conversation)
         let new = Entry(order: new, conversation: conversation)
         for user in users { edit(user, removing: old, adding: new) }

@@ -1,4 +1,3 @@
-internal import Crypto
 import EventLog
 
 /// What a user has to do with a conversation: whether it is in the user's lobby, and the user's own preferences of it.
@@ -53,10 +52,16 @@ struct MemberKey: TableKey {
     var user: UserHash
     var conversation: ConversationID
 
-    var keyBytes: [UInt8] { user.bytes + conversation.bytes }
+    var keyBytes: [UInt8] {
+        withUnsafeBytes(of: (user.high.bigEndian, user.low.bigEndian, conversation.high.bigEndian, conversation.low.bigEndian)) { Array($0) }
+    }
+    var keyByteCount: Int { 32 }
 
     var lockBits: UInt64 { user.low ^ conversation.low }
     var sortPrefix: UInt64 { user.high }
+
+    /// As that of the conversation, which knows secrets of the process; the user goes where a table's own seed goes.
+    func _rawHashValue(seed: Int) -> Int { conversation._rawHashValue(seed: seed &+ Int(truncatingIfNeeded: user.high)) }
 
     init(_ user: UserHash, _ conversation: ConversationID) {
         self.user = user
@@ -79,7 +84,15 @@ enum UserHashTag {}
 typealias UserHash = Identifier<UserHashTag>
 
 extension UserHash {
-    init(_ user: UserID) { self.init(bytes: Array(SHA256.hash(data: Array(user.string.utf8)).prefix(16)))! }
+    init(_ user: UserID) {
+        var name = user.string
+        let hash = name.withUTF8 { name in
+            var hasher = SHA256Hasher()
+            hasher.update(UnsafeRawBufferPointer(name))
+            return hasher.finalize()
+        }
+        self = hash.withUnsafeBytes { UserHash(bytes: $0.prefix(16))! }
+    }
 }
 
 /// A message that is being streamed, and who began it.

@@ -134,14 +134,14 @@ struct PageKey: TableKey {
     var conversation: ConversationID
     var number: UInt64
 
-    var keyBytes: [UInt8] {
-        var bytes = conversation.bytes
-        for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(truncatingIfNeeded: number >> UInt64(shift))) }
-        return bytes
-    }
+    var keyBytes: [UInt8] { withUnsafeBytes(of: (conversation.high.bigEndian, conversation.low.bigEndian, number.bigEndian)) { Array($0) } }
+    var keyByteCount: Int { 24 }
 
     var lockBits: UInt64 { conversation.low }
     var sortPrefix: UInt64 { conversation.high }
+
+    /// As that of the conversation, which knows secrets of the process; the number goes where a table's own seed goes.
+    func _rawHashValue(seed: Int) -> Int { conversation._rawHashValue(seed: seed &+ Int(truncatingIfNeeded: number)) }
 
     init(_ conversation: ConversationID, _ number: UInt64) {
         self.conversation = conversation

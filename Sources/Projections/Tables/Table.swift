@@ -30,6 +30,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         deinit { _ = withUnsafeMutablePointerToElements { $0.deinitialize(count: 1) } }
 
         var row: Row? { withUnsafeMutablePointerToElements { $0.pointee } }
+        var place: UnsafeMutablePointer<Row?> { withUnsafeMutablePointerToElements { $0 } }
 
         func lend<R>(_ body: (UnsafePointer<Row>) throws -> R) rethrows -> R? {
             try withUnsafeMutablePointerToElements { memory in
@@ -46,10 +47,27 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     }
 
     private struct Entry {
-        var box: Box
+        private(set) var box: Box
+        /// Where the box has its row: to be fetched from memory, and changed, without counting references.
+        private(set) var row: UnsafeMutablePointer<Row?>
         /// The epoch in which it changed last; 0 once the archive has it.
         var epoch: UInt64
         var bytes: Int32
+
+        init(box: Box, epoch: UInt64, bytes: Int32) {
+            self.box = box
+            row = box.place
+            self.epoch = epoch
+            self.bytes = bytes
+        }
+
+        mutating func replaceBox(_ new: Box) {
+            box = new
+            row = new.place
+        }
+
+        /// Gives the row a box of its own, if a flush may still hold this one.
+        mutating func ownBox() { if !isKnownUniquelyReferenced(&box) { replaceBox(Box.holding(box.row, wasUsed: box.header)) } }
     }
 
     /// `@unchecked Sendable`: touched with its lock held, or by the one who folds while no reader is let in.
@@ -218,20 +236,22 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     // Writing.
 
     /// Changes a row in place; what the closure leaves as `nil` is deleted.
-    @inline(__always) public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R { try boxToChange(key).edit(body) }
+    @inline(__always) public func update<R>(_ key: Key, _ body: (inout Row?) throws -> R) throws -> R { try body(&rowToChange(key).pointee) }
 
     /// Puts a row in the place of what is there, which is not read; `nil` deletes it.
-    public func put(_ row: Row?, at key: Key) throws { try boxToChange(key, loads: false).edit { $0 = row } }
+    public func put(_ row: Row?, at key: Key) throws { try rowToChange(key, loads: false).pointee = row }
 
     /// Knows nothing of what will be changed: compiled once for a table, and not for each closure with copies of what that holds.
     ///
+    /// The row stays where it is until the rows are frozen next: `dirty` holds its box.
+    ///
     /// - Parameter loads: false if nobody will ask what the row was.
-    @inline(never) private func boxToChange(_ key: Key, loads: Bool = true) throws -> Box {
+    @inline(never) private func rowToChange(_ key: Key, loads: Bool = true) throws -> UnsafeMutablePointer<Row?> {
         let shard = shard(of: key)
         var index = shard.entries.index(forKey: key)
         if index == nil {
-            guard key.keyBytes.count <= Self.keyBytesMax else {
-                throw EventLogError(.invalidArgument, "a key of \(key.keyBytes.count) bytes: a projection's keys have at most \(Self.keyBytesMax)")
+            guard key.keyByteCount <= Self.keyBytesMax else {
+                throw EventLogError(.invalidArgument, "a key of \(key.keyByteCount) bytes: a projection's keys have at most \(Self.keyBytesMax)")
             }
             let row = loads ? try load(key) : nil
             keep(Entry(box: Box.holding(row, wasUsed: true), epoch: 0, bytes: Int32(clamping: row?.memoryBytes ?? 0)), key, shard, evicts: false)
@@ -240,17 +260,25 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         return use(&shard.entries.values[index!], key)
     }
 
-    /// The box of a row that is about to change in this epoch.
-    @inline(__always) private func use(_ entry: inout Entry, _ key: Key) -> Box {
+    /// The row of an entry that is about to change in this epoch.
+    @inline(__always) private func use(_ entry: inout Entry, _ key: Key) -> UnsafeMutablePointer<Row?> {
         if entry.epoch != epoch {
             entry.epoch = epoch
             // A row that is new has no bytes yet, but its place in memory all the same: many small ones must not count for next to nothing.
             unsavedBytes += 200 + (entry.bytes == 0 ? MemoryLayout<Row>.stride : Int(entry.bytes))
-            // A flush may still hold the old one.
-            if !isKnownUniquelyReferenced(&entry.box) { entry.box = Box.holding(entry.box.row, wasUsed: entry.box.header) }
+            entry.ownBox()
             dirty.append((key, entry.box))
         }
-        return entry.box
+        return entry.row
+    }
+
+    /// Where a row lies that is in memory: to have it fetched into the processor's cache. By who folds.
+    @inline(__always) func place(inMemory key: Key) -> UnsafePointer<Row?>? {
+        lentShards[place(of: key)]._withUnsafeGuaranteedRef { shard in
+            guard let index = shard.entries.index(forKey: key) else { return nil }
+            func row(_ entry: inout Entry) -> UnsafePointer<Row?> { UnsafePointer(entry.row) }
+            return row(&shard.entries.values[index])
+        }
     }
 
     /// Notes that a row grew by so many bytes, so that memory is counted.
@@ -357,7 +385,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             shard.entries.values[index].epoch = 0
             guard box !== shard.entries.values[index].box else { continue }
             box.header = shard.entries.values[index].box.header
-            shard.entries.values[index].box = box
+            shard.entries.values[index].replaceBox(box)
         }
         return end
     }

@@ -20,6 +20,8 @@ extension TableRow {
 public protocol TableKey: Hashable, Sendable {
     /// At most 480 bytes, different for different keys.
     var keyBytes: [UInt8] { get }
+    /// How many `keyBytes` are.
+    var keyByteCount: Int { get }
     /// Reads `keyBytes` back.
     init?(keyBytes: UnsafeRawBufferPointer)
     static func isAscending(_ left: Self, _ right: Self) -> Bool
@@ -30,6 +32,7 @@ public protocol TableKey: Hashable, Sendable {
 }
 
 extension TableKey {
+    public var keyByteCount: Int { keyBytes.count }
     public var lockBits: UInt64 { UInt64(bitPattern: Int64(hashValue)) }
     public var sortPrefix: UInt64 {
         var bytes = keyBytes.prefix(8)
@@ -41,6 +44,7 @@ extension TableKey {
 
 extension Identifier: TableKey {
     public var keyBytes: [UInt8] { bytes }
+    public var keyByteCount: Int { 16 }
     public init?(keyBytes: UnsafeRawBufferPointer) { self.init(bytes: keyBytes) }
     public static func isAscending(_ left: Self, _ right: Self) -> Bool { left < right }
     public var lockBits: UInt64 { low }
