@@ -44,6 +44,8 @@ struct Convstore: ParsableCommand {
             try StandardOutput.shared.flush()
         } catch is StandardOutput.ReaderIsGone {
             Glibc.exit(0)
+        } catch is StandardOutput.IsTold {
+            Signals.die(of: Signals.pending() ?? SIGTERM)
         } catch let error as Interruption.Told {
             Signals.die(of: error.signal)
         } catch {

@@ -39,7 +39,7 @@ package final class FoldTable: Sendable {
     }
 
     func isEmpty() throws -> Bool {
-        try environment.read { transaction in
+        try read { transaction in
             var isEmpty = true
             try transaction.forEach(table, from: []) { _, _ in
                 isEmpty = false

@@ -68,8 +68,11 @@ package final class ReadWriteLock: @unchecked Sendable {
         }
     }
 
+    /// Whether the calling thread is in ``readNesting(_:)``.
+    package var isHeld: Bool { pthread_getspecific(Self.held) == memory }
+
     package func read<R>(_ body: () throws -> R) rethrows -> R {
-        if pthread_getspecific(Self.held) == memory { return try body() }
+        if isHeld { return try body() }
         let lock = own
         pthread_rwlock_rdlock(lock)
         defer { pthread_rwlock_unlock(lock) }

@@ -249,8 +249,8 @@ extension EventStore {
         guard let slot = folds.first(where: { $0.fold === fold }) else {
             throw EventLogError(.invalidArgument, "\(path): nobody folds \(fold.name) here")
         }
-        // Nobody folds on in a store that is only read.
-        if journal == nil { return try foldLock.read { try body(slot.state, foldedPosition) } }
+        // Nobody folds on in a store that is only read, nor while who asks holds it up.
+        if journal == nil || foldLock.isHeld { return try foldLock.read { try body(slot.state, foldedPosition) } }
         var snapshot: LMDBEnvironment.Snapshot?
         defer { if let snapshot { archive.environment.end(snapshot) } }
         let (state, position) = try foldProgress.withLock { progress in
@@ -259,7 +259,10 @@ extension EventStore {
                 // What changes later changes rows of its own.
                 progress.unsaved.append((slot, slot.state.freeze()))
                 snapshot = try archive.environment.beginSnapshot()
-                let state = fold.makeState(over: slot.table?.at(snapshot!))
+                let table = slot.table?.at(snapshot!)
+                // From its first use on the snapshot has the table, though a rebuild drops it.
+                _ = try table?.isEmpty()
+                let state = fold.makeState(over: table)
                 try copy(state)
                 return (state, foldedPosition)
             }

@@ -34,7 +34,7 @@ extension StreamPayload {
     ]
     private static let liveMembers: [StaticString] = ["setupComplete", "serverContent"]
 
-    /// Text of the steps, which the first version of the wire called contents; thoughts and tools have deltas of other types.
+    /// One that was cancelled has no end mark. Text of the steps, which the first version of the wire called contents; thoughts and tools have deltas of other types.
     private mutating func readInteraction(_ json: JSONText, _ root: JSONValue, _ event: JSONValue) {
         isKnown = true
         if json.spells(event, "step.delta") || json.spells(event, "content.delta") {
@@ -42,7 +42,8 @@ extension StreamPayload {
             if json.spells(json.member("type", of: delta), "text") { text = json.repairedText(json.member("text", of: delta)) ?? "" }
         }
         if json.spells(event, "interaction.completed") || json.spells(event, "interaction.complete") {
-            end = Self.mark(json, json.member("status", of: json.member("interaction", of: root))) ?? json.repairedText(event)
+            let status = json.member("status", of: json.member("interaction", of: root))
+            if !json.spells(status, "cancelled") { end = Self.mark(json, status) ?? json.repairedText(event) }
         }
     }
 

@@ -83,8 +83,9 @@ struct Recording {
         return ending
     }
 
-    private func signalOnItsWay() -> String? {
+    private mutating func signalOnItsWay() -> String? {
         guard case .signal(let name) = Signals.wait(milliseconds: Self.patienceMilliseconds) else { return nil }
+        typist.isHasty = true
         return name
     }
 

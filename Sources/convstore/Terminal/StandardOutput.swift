@@ -63,6 +63,8 @@ final class StandardOutput: Sendable {
         try buffer.withUnsafeBytes { bytes in
             while written < bytes.count {
                 switch Signals.waitToWrite(milliseconds: milliseconds) {
+                // Who does not wait has nothing to be told.
+                case .signal where milliseconds == 0: return
                 case .signal: throw IsTold()
                 case .timeout: return
                 default: break

@@ -57,8 +57,8 @@ struct TimelineWatch {
                 return true
             }
         }
-        // No event tells of what was erased: so the newest are looked at each time, and all when no event says why the store changed.
-        if !isFirst { touched.formUnion(page.seq == seq ? Array(shown.keys) : page.messages.map(\.seq).filter { shown[$0] != nil }) }
+        // No event tells of what was erased: so what was shown is looked at again, if it is much when no event says why the store changed.
+        if !isFirst, page.seq == seq || shown.count <= Self.rememberedMax { touched.formUnion(shown.keys) }
         // What is pending is in no log, nor is a preview.
         if store.overlaidConversations.contains(conversation) { touched.formUnion(page.messages.map(\.seq)) }
         seq = max(seq, page.seq)

@@ -89,6 +89,7 @@ private final class Interrupted: Projection {
             }
             #expect(count == seq)
         }
+        #expect(try store.read(KindCounts.self) { _ in try store.digest() == store.digest() && store.isFold(KindCounts.name) })
         isOver.withLock { $0 = true }
         end.wait()
         try store.close()
