@@ -112,6 +112,8 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
     /// What changed in this epoch: a row keeps its box for as long as that lasts.
     @exclusivity(unchecked) private var dirty: [(key: Key, box: Box)] = []
     @exclusivity(unchecked) package private(set) var unsavedBytes = 0
+    /// Whether its boxes are its own, to note in them that they were asked for.
+    @exclusivity(unchecked) private var marksUse = true
 
     init(prefix: UInt8, source: FoldTable?, cacheBytes: Int) {
         self.prefix = prefix
@@ -177,7 +179,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             pthread_mutex_lock(shard.lock)
             defer { pthread_mutex_unlock(shard.lock) }
             guard let box = shard.entries[key]?.box else { return nil }
-            if !box.header { box.header = true }
+            if marksUse, !box.header { box.header = true }
             return box
         }
     }
@@ -230,6 +232,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
 
     /// Shows another table's unsaved rows; of a new one over the same archive, which is only read from here on.
     func take(_ unsaved: Unsaved) {
+        marksUse = false
         for (key, box) in unsaved.rows { shard(of: key).entries[key] = Entry(box: box, epoch: epoch, bytes: 0) }
     }
 
