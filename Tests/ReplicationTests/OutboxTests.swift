@@ -161,13 +161,15 @@ import Testing
             try stream(["a0 ", "same ", "a2 "], "", on: first)
             try stream(["b0 ", "same ", "b2 ", "b3 "], opening, on: second)
             for device in [first, second, first] { try await world.sync(device) }
-            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["a0 same a2 b3 "])
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["a0 same a2 "])
             #expect(first.outbox.isEmpty)
             let failed = second.outbox.filter(\.isFailed)
             func text(_ entry: OutboxEntry) -> String? { if case .chunkAppended(_, _, let text) = entry.event.content { text } else { nil } }
-            #expect(failed.compactMap(text) == ["b0 ", "b2 "])
-            #expect(failed.allSatisfy { $0.state == .failed(code: RefusalCode.messageConflict.rawValue, detail: "") })
-            #expect(second.outbox.count == (opening.isEmpty ? 2 : 3))
+            // What follows a chunk that was refused goes on with nothing, though the hub may have the same text there, or be just there.
+            #expect(failed.compactMap(text) == ["b0 ", "same ", "b2 ", "b3 "])
+            let codes = failed.suffix(4).map { entry -> String in if case .failed(let code, _) = entry.state { code } else { "" } }
+            #expect(codes == ["message_conflict", "unknown_message", "message_conflict", "unknown_message"])
+            #expect(second.outbox.count == (opening.isEmpty ? 4 : 5))
             // The answer is the same for ever, and its screens say so.
             try second.retry()
             try await world.sync(second)

@@ -20,6 +20,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case reorderLane
     /// Who left goes on seeing what is written.
     case ignoreLeave
+    /// What rests on a refused event is decided by itself.
+    case forgetBase
     /// What the hub refuses is forgotten.
     case dropRefused
     /// A hub believes every cursor.

@@ -11,6 +11,11 @@ public struct Submission: Sendable {
     /// Why it must not be recorded, as far as whoever submits it knows: the answer where the rules would accept it. What was recorded before is a repeat all
     /// the same.
     package var objection: Refusal?
+    /// The counter, in the same lane, of an event that was sent before this one and on which it rests: 0, none. If that one was refused, what the rules would
+    /// accept is refused too: it would speak of something else that has the same id.
+    package var restsOn: UInt64 = 0
+    /// A chunk that is recorded with another text is no repeat of it: its author has another device that streams under the same id.
+    package var comparesChunks = false
     /// What a newer version says of the event.
     package var newer: NewerFields?
     /// What is known of the origin already; `nil`: it was not looked for.

@@ -257,10 +257,45 @@ final class Writer {
             if let known = try handledBefore(submission, origin) { return known }
         }
         if let refusal = Acceptance.checkForm(submission.event) { return .refuse(refusal) }
-        let state = try state(of: .conversation(submission.event.conversation))
-        let decision = try Acceptance.decide(submission.event, state, self, asksParticipation: !submission.isOwnHousekeeping)
-        if let objection = submission.objection, case .accept = decision { return .refuse(objection) }
-        return decision
+        let decision = try decideByContent(submission)
+        switch (decision, submission.event.content) {
+        case (.accept, _):
+            if let objection = submission.objection { return .refuse(objection) }
+            return try isBaseRefused(submission) ? .refuse(Self.withoutBase(submission.event)) : decision
+        // One that says the same by chance must not carry on what was broken off.
+        case (.duplicate, .chunkAppended): return try isBaseRefused(submission) ? .refuse(Self.withoutBase(submission.event)) : decision
+        default: return decision
+        }
+    }
+
+    /// What the rules say of a submission, whoever sent it.
+    private func decideByContent(_ submission: borrowing Submission) throws -> Decision {
+        let event = submission.event
+        guard let state = try state(of: .conversation(event.conversation)) else { return try Acceptance.decide(event, nil, self) }
+        let decision = try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
+        // An erased text can no longer tell; its sender's word is taken.
+        guard submission.comparesChunks, case .duplicate(let seq) = decision, case .chunkAppended(let id, let index, let text) = event.content,
+            let held = try self.event(of: state, at: seq), !held.isErased, case .chunkAppended(id, index, let other) = held.event.content,
+            !equalBytes(text, other)
+        else { return decision }
+        return .refuse(Refusal(.messageConflict))
+    }
+
+    /// Whether what a submission rests on was refused. What was never handled was not: a hub that was set back knows nothing of it.
+    private func isBaseRefused(_ submission: borrowing Submission) throws -> Bool {
+        guard submission.restsOn > 0, let origin = submission.origin, let state = try state(of: submission.event.log),
+            let lane = state.row.lane(origin.replica), case .refused = state.row.lanes[lane].answer(to: submission.restsOn)
+        else { return false }
+        return !PlantedBug.forgetBase.isPlanted
+    }
+
+    private static func withoutBase(_ event: Event) -> Refusal {
+        let isLater =
+            switch event.content {
+            case .chunkAppended, .messageCompleted, .messageInterrupted: true
+            default: false
+            }
+        return Refusal(isLater ? .unknownMessage : .unknownConversation, "it rests on an event that was refused")
     }
 
     /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
@@ -293,8 +328,7 @@ final class Writer {
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
         // It was a duplicate of something then; it is not asked again whether it would be accepted now.
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
-        let conversation = try self.state(of: .conversation(event.conversation))
-        switch (try Acceptance.decide(event, conversation, self), event.content) {
+        switch (try decideByContent(submission), event.content) {
         case (.duplicate(let seq), _): return .duplicate(seq)
         // Who joined then may have left since, and who may not speak now may have spoken then.
         case (_, .participantJoined), (_, .participantLeft): return .duplicate(state.row.seq)

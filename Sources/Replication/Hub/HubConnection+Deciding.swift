@@ -61,12 +61,9 @@ extension HubConnection {
         isPushing = false
         if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
         for (decision, bytes, outcomes) in batch.decided {
-            var answers: (accepted: [Accepted], refused: [Refused])
-            do {
-                answers = try decision.answers(outcomes, isStranger: { isStranger(to: $0) }, isOther: { try isOther($0, at: $1) })
-            } catch {
-                return guarded { throw error }
-            }
+            var answers = decision.answers(outcomes) { isStranger(to: $0) }
+            // What stands under the id was read to compare it.
+            for answer in answers.refused where answer.code == RefusalCode.messageConflict.rawValue { allowance.spend(Effort(events: Self.duplicateCost)) }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
                 allowance.spend(Effort(events: Self.duplicateCost))
                 // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was.
@@ -81,16 +78,6 @@ extension HubConnection {
         // Names that a peer makes up must not be gathered for ever.
         if fullLogs.count > Self.fullLogsMax { return endFull() }
         decideNext()
-    }
-
-    /// Whether another chunk stands where a store says that this one was recorded. An erased text can no longer tell; its sender's word is taken.
-    private func isOther(_ event: Event, at seq: Seq) throws -> Bool {
-        guard case .chunkAppended(let id, let index, let text) = event.content, let held = try hub.store.log.event(in: event.log, at: seq), !held.isErased,
-            case .chunkAppended(id, index, let other) = held.event.content
-        else { return false }
-        if text.utf8.elementsEqual(other.utf8) { return false }
-        allowance.spend(Effort(events: Self.duplicateCost))
-        return true
     }
 
     /// Whether the peer never took part in a conversation. A service may see all of them.

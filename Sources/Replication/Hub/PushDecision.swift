@@ -27,6 +27,8 @@ struct PushDecision {
             }
             var submission = Submission(recorded.event, origin: origin)
             submission.isFirstSending = pushed.isFirstSending
+            submission.restsOn = pushed.restsOn
+            submission.comparesChunks = true
             submission.newer = recorded.newer
             places.append(.submitted(submissions.count, recorded.log, origin))
             submissions.append(submission)
@@ -48,6 +50,7 @@ struct PushDecision {
         guard identity.isService || recorded.event.author == identity.user else { return ("forbidden", "the author is not the token's user") }
         guard recorded.event.content.kind != nil else { return ("unknown_kind", "kind \(recorded.event.kindNumber)") }
         guard recorded.seq == 0, recorded.hlc.rawValue == 0, recorded.targetSeq == nil, origin.counter > 0 else { return ("malformed", "origin") }
+        guard pushed.restsOn < origin.counter else { return ("malformed", "rests_on") }
         return nil
     }
 
@@ -58,10 +61,9 @@ struct PushDecision {
     /// - Parameters:
     ///   - outcomes: of each submission; `nil`: it was not decided and stays unanswered.
     ///   - isStranger: whether the peer never took part in a conversation: it is told nothing that a conversation which is not there would not tell.
-    ///   - isOther: whether what stands at a seq says something else than the event that the store calls its repeat.
     func answers(
-        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool, isOther: (Event, Seq) throws -> Bool
-    ) rethrows -> (accepted: [Accepted], refused: [Refused]) {
+        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool
+    ) -> (accepted: [Accepted], refused: [Refused]) {
         let outcomes = Array(outcomes)
         var accepted: [Accepted] = []
         var refused: [Refused] = []
@@ -76,9 +78,6 @@ struct PushDecision {
                 }
                 switch outcomes[index] {
                 case .accepted(let receipt): accept(receipt, isDuplicate: false)
-                // A store goes by a chunk's index alone; who wrote it on another device must hear that it is not there.
-                case .duplicate(let receipt) where try isOther(submissions[index].event, receipt.seq):
-                    refused.append(Self.refusal(log, origin, RefusalCode.messageConflict.rawValue, ""))
                 case .duplicate(let receipt): accept(receipt, isDuplicate: true)
                 case .refused(let refusal) where refusal.code == .notParticipant && isStranger(submissions[index].event.conversation):
                     refused.append(Self.refusal(log, origin, RefusalCode.unknownConversation.rawValue, ""))

@@ -11,6 +11,7 @@ struct Flight {
     private let bytesMax: Int
     private let eventsMax: Int
     private var bytes = 0
+    private var bases = Bases()
 
     init(_ identity: ReplicaIdentity, firstSending: UInt64, bytesMax: Int, eventsMax: Int) {
         self.identity = identity
@@ -30,8 +31,13 @@ struct Flight {
     }
 
     /// Gives an entry the next counter of its lane, which was `last(log)`. `false`: there is no room for it.
-    mutating func addFresh(_ entry: OutboxEntry, keepsPlace: Bool, after last: (LogID) throws -> UInt64) throws -> Bool {
+    ///
+    /// - Parameter mayWait: whether it stays behind where it rests on what another lane has sent.
+    mutating func addFresh(_ entry: OutboxEntry, keepsPlace: Bool, mayWait: Bool, _ table: OutboxEntries, after last: (LogID) throws -> UInt64) throws -> Bool {
         var entry = entry
+        let base = bases.counter(under: entry, of: identity.replica, table)
+        if mayWait, base == nil { return true }
+        entry.restsOn = base ?? 0
         let log = entry.event.log
         let counter = try counters[log] ?? last(log)
         entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
@@ -42,6 +48,7 @@ struct Flight {
         if !keepsPlace { nextSending += 1 }
         counters[log] = counter + 1
         fresh.append(entry)
+        bases.add(entry)
         return true
     }
 }

@@ -81,6 +81,7 @@ final class Outbox {
         for entry in old where !events.isEmpty {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
+            moved.restsOn = entry.restsOn
             moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
             all.append(moved)
         }
@@ -227,7 +228,7 @@ final class Outbox {
         guard let entry = table[id] else { return true }
         switch entry.state {
         case .sent: return entry.accepted != nil || flight.add(entry, isFirst: false)
-        case .pending: return try entry.isWaiting || flight.addFresh(entry, keepsPlace: true) { try counter(of: $0) }
+        case .pending: return try entry.isWaiting || flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
         case .failed: return true
         }
     }
@@ -237,7 +238,7 @@ final class Outbox {
         var held = HeldBack()
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
             guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !held.takes(entry, table) else { continue }
-            guard try flight.addFresh(entry, keepsPlace: false, after: { try counter(of: $0) }) else { return }
+            guard try flight.addFresh(entry, keepsPlace: false, mayWait: true, table, after: { try counter(of: $0) }) else { return }
         }
     }
 

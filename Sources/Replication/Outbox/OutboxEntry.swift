@@ -23,6 +23,8 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     var nonce: [UInt8]
     /// In which order the events were sent; 0: not yet. Of one that is pending: the place that it takes among what is sent again.
     var sending: UInt64 = 0
+    /// The counter of the event of its lane on which it rested when it was sent; 0: on none.
+    var restsOn: UInt64 = 0
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?
     /// It was counted as accepted, which may happen again on a new connection.
@@ -64,6 +66,7 @@ extension OutboxEntry {
         out.put(envelope)
         out.put(varint: UInt64(body.count))
         out.put(body)
+        if restsOn > 0 { out.put(varint: restsOn) }
         return out.array()
     }
 
@@ -76,6 +79,7 @@ extension OutboxEntry {
         let detail = try reader.string()
         let envelope = Array(try reader.lengthPrefixed())
         let body = Array(try reader.lengthPrefixed())
+        if !reader.isAtEnd { restsOn = try reader.varint() }
         guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }
         let recorded = try EventCodec.decode(envelope: envelope, body: body)
         self.id = id
@@ -92,7 +96,7 @@ extension OutboxEntry {
     func pushed(isFirstSending: Bool, sessionReplica: ReplicaID) -> PushedEvent {
         let (envelope, body) = EventCodec.encode(recorded)
         return PushedEvent(
-            envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce)
+            envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce, restsOn: restsOn)
     }
 
     /// The messages that it needs to be there.

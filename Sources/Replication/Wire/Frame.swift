@@ -133,6 +133,8 @@ package struct PushedEvent: Hashable, Sendable {
     package var isFirstSending: Bool
     /// The nonce of its replica, where that is not the session's.
     package var nonce: [UInt8] = []
+    /// The counter of the event of the same lane on which it rests; 0: of none.
+    package var restsOn: UInt64 = 0
 }
 
 package struct Accepted: Hashable, Sendable {

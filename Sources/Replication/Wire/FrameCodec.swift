@@ -310,6 +310,7 @@ extension PushedEvent {
         out.put(bytes: 2, body)
         out.put(number: 3, isFirstSending ? 1 : 0)
         out.put(bytes: 4, nonce)
+        out.put(number: 5, restsOn)
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -317,6 +318,7 @@ extension PushedEvent {
         body = fields.bytes(2)
         isFirstSending = fields.number(3) != 0
         nonce = fields.bytes(4)
+        restsOn = fields.number(5)
         guard nonce.isEmpty || nonce.count == 16 else { throw CodecError(.badValue) }
     }
 }

@@ -7,7 +7,8 @@ extension DeviceNode {
         let entries = try replica.append(events)
         // A crash under the call: it did not return to the application.
         if disk.hasCrashed { return }
-        promises += entries.map { Promise(event: $0.event) }
+        let base = events.first.flatMap { simulation.isTaken($0) ? $0 : nil }
+        promises += entries.map { Promise(event: $0.event, refusedBase: $0.event == base ? nil : base) }
         connection?.outboxChanged()
     }
 

@@ -7,6 +7,8 @@ struct Promise {
     var isReleased = false
     /// It failed once, and was sent again later than what was made after it.
     var wasRetried = false
+    /// It was made in one breath with this, which the hub must refuse, and rests on it.
+    var refusedBase: Event?
 }
 
 /// What the hub said of an event in an ACCEPTED.

@@ -8,6 +8,7 @@ extension Simulation {
         try checkAnswers()
         for device in devices { try checkPromises(of: device) }
         for device in devices { try checkOrder(of: device) }
+        for device in devices { try checkBases(of: device) }
         for device in devices { try settleVanished(of: device) }
         for device in devices { try discardFailed(of: device) }
         for device in devices { try DeviceCheck(device, hub)?.run() }
@@ -73,6 +74,15 @@ extension Simulation {
                 throw SimulationFailure("\(device.name) wrote \(event.event) after what stands at seq \(before), and it stands at \(event.seq)")
             }
             last[id] = event.seq
+        }
+    }
+
+    /// What rests on a refused event was refused with it, unless it was sent again for itself. A hub that was set back may know nothing of the refusal.
+    private func checkBases(of device: DeviceNode) throws {
+        if device.wasRestored || hub.restores > 0 { return }
+        for promise in device.promises where !promise.wasRetried {
+            guard let base = promise.refusedBase, hub.history.holds(promise.event) else { continue }
+            throw SimulationFailure("\(device.name) wrote \(promise.event) in a conversation that the hub refused, \(base), and it stands in another")
         }
     }
 

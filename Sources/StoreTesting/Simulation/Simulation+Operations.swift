@@ -116,6 +116,11 @@ extension Simulation {
 
     private func keeping() -> SimulatedDisk.Keeping { world.random.weighted([(1, .nothing), (1, .everything), (3, .some(seed: world.random.next()))]) }
 
+    /// Whether an event makes a conversation under an id that another one has.
+    func isTaken(_ event: Event) -> Bool {
+        if case .conversationCreated = event.content { hub.history.logs[event.log] != nil } else { false }
+    }
+
     // What applications write.
 
     func text() -> String {
@@ -203,7 +208,11 @@ extension Simulation {
         case .custom: return event(id, .custom(name: "test.\(world.random.below(3))", payload: Array(text().utf8)))
         case .misbehave:
             // What the hub must refuse.
-            switch world.random.below(3) {
+            switch world.random.below(4) {
+            case 3:
+                // Under an id that another conversation has, and with what is to be said in the new one.
+                return event(id, .conversationCreated(kind: .group, title: text(), participants: []))
+                    + event(id, .messageSent(Event.Message(id: .random(), role: .user, text: text())))
             case 0:
                 guard let other = try message(replica, id, { $0.author != user }) else { return [] }
                 return event(id, .messageEdited(message: other.id, text: text()))

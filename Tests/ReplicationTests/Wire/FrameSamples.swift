@@ -34,9 +34,9 @@ enum FrameSamples {
         return RecordedEvent(log: .conversation(conversation), seq: seq, position: 0, origin: origin, hlc: hlc, event: event, targetSeq: nil)
     }
 
-    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = []) -> PushedEvent {
+    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = [], restsOn: UInt64 = 0) -> PushedEvent {
         let (envelope, body) = EventCodec.encode(event(text, counter: counter))
-        return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce)
+        return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce, restsOn: restsOn)
     }
 
     static func item(_ text: String, counter: UInt64, seq: Seq) -> EventsFrame.Item {
@@ -66,6 +66,7 @@ enum FrameSamples {
             ("HELLO for none of the newest", .hello(hello(scope: .newest(conversations: 0, messages: 50)))),
             ("WELCOME with what it must have", .welcome(welcome)), ("WELCOME to one that is gone, with a checkpoint", .welcome(answer)),
             ("PUSH of nothing", .push([])), ("PUSH of two", .push([pushed("a", counter: 1), pushed("", counter: 2, isFirst: false, nonce: nonce)])),
+            ("PUSH of two, the second on the first", .push([pushed("a", counter: 300), pushed("b", counter: 301, restsOn: 300)])),
             ("PUSH of an event without bytes", .push([PushedEvent(envelope: [], body: [], isFirstSending: false)])),
             ("ACCEPTED", .accepted([accepted, duplicate])), ("ACCEPTED of nothing", .accepted([])), ("REFUSED", .refused([refused])),
             ("REFUSED with all that it may say", .refused([long])), ("SEGMENT", .segment(SegmentFrame(run: [UInt8](0..<200), logs: [note]))),

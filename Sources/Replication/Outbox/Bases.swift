@@ -1,0 +1,62 @@
+internal import EventLog
+
+/// On which of the events that were sent and have no answer others rest: all of a conversation on its creation, the pieces of a stream on the piece before. They
+/// go in the same flight, and the hub refuses them with what they rest on: decided by themselves they would speak of whatever else has that id.
+struct Bases {
+    private struct Base {
+        var replica: ReplicaID
+        var counter: UInt64
+
+        init(_ entry: OutboxEntry) {
+            replica = entry.origin.replica
+            counter = entry.origin.counter
+        }
+    }
+
+    private struct Known {
+        var creation: Base?
+        var streams: [MessageID: Base] = [:]
+
+        mutating func add(_ entry: OutboxEntry) {
+            switch entry.event.content {
+            case .conversationCreated: creation = Base(entry)
+            case .messageSent(let message) where message.isStreaming: streams[message.id] = Base(entry)
+            default: if let stream = entry.continuedStream { streams[stream] = Base(entry) }
+            }
+        }
+    }
+
+    /// Made of a conversation when it is first asked for.
+    private var known: [ConversationID: Known] = [:]
+
+    /// The counter of the event on which an entry rests that a replica is about to send; 0: on none. `nil`: it must wait for an answer, as that event stands in
+    /// another lane.
+    mutating func counter(under entry: OutboxEntry, of replica: ReplicaID, _ table: OutboxEntries) -> UInt64? {
+        guard case .conversation(let id) = entry.event.log else { return 0 }
+        if known[id] == nil {
+            var new = Known()
+            for sent in table[id].filter({ $0.state == .sent && $0.accepted == nil && $0.event.log == entry.event.log }).sorted(by: { $0.sending < $1.sending })
+            {
+                new.add(sent)
+            }
+            known[id] = new
+        }
+        guard let base = entry.continuedStream.flatMap({ known[id]!.streams[$0] }) ?? known[id]!.creation else { return 0 }
+        return base.replica == replica ? base.counter : nil
+    }
+
+    /// An entry has its counter and goes.
+    mutating func add(_ entry: OutboxEntry) {
+        if case .conversation(let id) = entry.event.log { known[id]?.add(entry) }
+    }
+}
+
+extension OutboxEntry {
+    /// The stream of which it is a later piece.
+    fileprivate var continuedStream: MessageID? {
+        switch event.content {
+        case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageInterrupted(let id, _): id
+        default: nil
+        }
+    }
+}
