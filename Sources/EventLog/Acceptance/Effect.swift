@@ -40,6 +40,11 @@ struct Effect {
         }
     }
 
+    init(_ recorded: borrowing RecordedEvent) {
+        self.init(
+            seq: recorded.seq, event: recorded.event, targetSeq: recorded.targetSeq ?? 0, replica: recorded.origin.replica, counter: recorded.origin.counter)
+    }
+
     init(envelope: Envelope, body: BodyParts) throws(CodecError) {
         seq = envelope.seq
         kind = envelope.kind

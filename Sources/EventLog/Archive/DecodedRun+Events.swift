@@ -9,6 +9,17 @@ extension DecodedRun {
             targetSeq: item.target, replyTo: item.hasReply ? item.replyTo : nil, extra: item.hasExtra ? extras[place] ?? [] : [])
     }
 
+    /// Appends the canonical bytes of the envelope at a place.
+    func encodeEnvelope(at place: Int, into out: inout ByteBuffer) {
+        let item = events[place]
+        Envelope.encode(
+            log: slices[Int(item.slice)].log, seq: item.seq,
+            origin: Origin(replica: replicas[Int(item.replica)], counter: item.counter, hlc: HLC(rawValue: item.originHLC)),
+            hlc: HLC(rawValue: item.hlc), author: users[Int(item.author)], kind: item.kind, message: item.hasMessage ? item.message : nil,
+            chunkIndex: item.chunkIndex, targetSeq: item.target, replyTo: item.hasReply ? item.replyTo : nil, into: &out)
+        if item.hasExtra { out.put(extras[place] ?? []) }
+    }
+
     func effect(at place: Int) throws -> Effect {
         let item = events[place]
         let text = UnsafeRawBufferPointer(start: nil, count: 0)

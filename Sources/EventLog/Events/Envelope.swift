@@ -42,6 +42,17 @@ extension Envelope {
 
     /// Appends the canonical bytes: fields ascending, minimal varints, defaults left out.
     package func encode(into out: inout ByteBuffer) {
+        Self.encode(
+            log: log, seq: seq, origin: origin, hlc: hlc, author: author, kind: kind, message: message, chunkIndex: chunkIndex, targetSeq: targetSeq,
+            replyTo: replyTo, into: &out)
+        out.put(extra)
+    }
+
+    /// The same of fields that are no envelope yet, and of none that a newer version added: making one of each event of a run is dear.
+    static func encode(
+        log: borrowing LogID, seq: Seq, origin: Origin, hlc: HLC, author: borrowing UserID, kind: UInt32, message: MessageID?, chunkIndex: UInt32,
+        targetSeq: Seq, replyTo: MessageID?, into out: inout ByteBuffer
+    ) {
         out.reserve(160)
         switch log {
         case .conversation(let id):
@@ -95,7 +106,6 @@ extension Envelope {
             out.put(byte: 16)
             out.put(replyTo)
         }
-        out.put(extra)
     }
 
     /// Reads canonical bytes; anything else is refused.

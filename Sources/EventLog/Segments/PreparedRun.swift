@@ -7,9 +7,9 @@ package final class PreparedRun: @unchecked Sendable {
         var firstSeq: Seq
         /// Its events' places in the run.
         var range: Range<Int>
-        /// The leaves' hashes with these seeds; `nil`: the seeds were not known yet.
+        /// What stands for its leaves, hashed with these seeds; `nil`: the seeds were not known yet, and none was hashed.
         var seeds: PuncturedSeeds?
-        var leaves: [Hash256]
+        var tree: CompactRange
     }
 
     /// At a segment's position, 1.
@@ -17,6 +17,8 @@ package final class PreparedRun: @unchecked Sendable {
     private(set) var slices: [Slice] = []
     /// In commit order; positions are 0 until `move(to:)`.
     private(set) var events: [RecordedEvent] = []
+    /// What acceptance must know of them, by place: one after the other, as logs' rows are folded.
+    private(set) var effects: ContiguousArray<Effect> = []
     /// By place: which of `events` it is.
     private let ranks: ContiguousArray<UInt32>
     /// Of envelopes and bodies.
@@ -34,14 +36,15 @@ package final class PreparedRun: @unchecked Sendable {
         self.ranks = ranks
         var slices: [Slice] = []
         var rawBytes = 0
+        var effects = ContiguousArray<Effect>()
+        effects.reserveCapacity(run.events.count)
         events = try Array(unsafeUninitializedCapacity: run.events.count) { buffer, count in
             var made = 0
             do {
                 var checker = SegmentCodec.EventCheck()
                 for slice in run.slices {
                     let known = try seeds(slice.log)
-                    var leaves: [Hash256] = []
-                    leaves.reserveCapacity(slice.range.count)
+                    var tree = CompactRange(begin: slice.firstSeq - 1)
                     var hasher = known.map { LeafHasher($0) }
                     for place in slice.range {
                         let event = try checker.event(of: run, at: place)
@@ -50,13 +53,14 @@ package final class PreparedRun: @unchecked Sendable {
                             guard let leaf = hasher!.leaf(event.seq, checker.envelope.bytes, checker.body.bytes, event.commitment) else {
                                 throw Self.saltMissing(event)
                             }
-                            leaves.append(leaf)
+                            tree.append(leaf)
                         }
+                        effects.append(Effect(event))
                         // Slices follow each other without a gap, and each place has a rank of its own.
                         (buffer.baseAddress! + Int(ranks[place])).initialize(to: event)
                         made += 1
                     }
-                    slices.append(Slice(log: slice.log, firstSeq: slice.firstSeq, range: slice.range, seeds: known, leaves: leaves))
+                    slices.append(Slice(log: slice.log, firstSeq: slice.firstSeq, range: slice.range, seeds: known, tree: tree))
                 }
             } catch {
                 for place in 0..<made { (buffer.baseAddress! + Int(ranks[place])).deinitialize(count: 1) }
@@ -65,26 +69,29 @@ package final class PreparedRun: @unchecked Sendable {
             count = made
         }
         self.slices = slices
+        self.effects = effects
         self.rawBytes = rawBytes
     }
 
     /// Gives the events their positions in the store that keeps them.
     func move(to first: Position) { for rank in events.indices { events[rank].position = first + Position(rank) } }
 
-    func event(at place: Int) -> RecordedEvent { events[Int(ranks[place])] }
-
-    /// The leaves of a slice, hashed now if other seeds, or none, were known before.
-    func leaves(of index: Int, _ seeds: PuncturedSeeds) throws -> [Hash256] {
+    /// What stands for the leaves of a slice, hashed now if other seeds, or none, were known before.
+    func tree(of index: Int, _ seeds: PuncturedSeeds) throws -> CompactRange {
         let slice = slices[index]
-        if slice.seeds == seeds { return slice.leaves }
+        if slice.seeds == seeds { return slice.tree }
         var hasher = LeafHasher(seeds)
-        var leaves: [Hash256] = []
+        var tree = CompactRange(begin: slice.firstSeq - 1)
         for place in slice.range {
-            guard let leaf = hasher.leaf(event(at: place)) else { throw Self.saltMissing(event(at: place)) }
-            leaves.append(leaf)
+            let event = events[Int(ranks[place])]
+            guard let leaf = hasher.leaf(event) else { throw Self.saltMissing(event) }
+            tree.append(leaf)
         }
-        return leaves
+        return tree
     }
+
+    /// The newest clock of the hub's among the events.
+    var hlc: HLC { events.reduce(HLC(rawValue: 0)) { max($0, $1.hlc) } }
 
     private static func saltMissing(_ event: RecordedEvent) -> EventLogError {
         EventLogError(.invalidArgument, "log \(event.log) seq \(event.seq): neither a salt nor a commitment is there for its body (I6)")

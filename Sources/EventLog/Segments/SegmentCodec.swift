@@ -78,7 +78,7 @@ package enum SegmentCodec {
 
         /// The event at a place, of which `envelope` and `body` hold the canonical bytes then (no body, if it was erased).
         mutating func event(of run: DecodedRun, at place: Int) throws -> RecordedEvent {
-            let parsed = run.envelope(at: place)
+            let item = run.events[place]
             let parts: BodyParts
             var recorded: RecordedEvent
             do {
@@ -88,21 +88,24 @@ package enum SegmentCodec {
                 throw SegmentError(.malformed, "\(error)")
             }
             recorded.position = 0
+            let (log, seq) = (recorded.log, item.seq)
             func refuse(_ what: String, _ code: SegmentError.Code = .malformed) -> SegmentError {
-                SegmentError(code, "log \(parsed.log) seq \(parsed.seq): \(what)")
+                SegmentError(code, "log \(log) seq \(seq): \(what)")
             }
-            let kind = Event.Kind(rawValue: parsed.kind)
-            guard parsed.kind != 0, parsed.targetSeq < parsed.seq || kind == nil else { throw refuse("no event of a store") }
-            guard kind == nil || recorded.event.log == parsed.log else { throw refuse("an event of another log") }
-            guard kind == nil || recorded.event.references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else {
+            let kind = Event.Kind(rawValue: item.kind)
+            guard item.kind != 0, item.target < seq || kind == nil else { throw refuse("no event of a store") }
+            guard kind == nil || recorded.event.log == log else { throw refuse("an event of another log") }
+            guard kind == nil || recorded.event.references == (item.hasMessage ? item.message : nil, item.chunkIndex, item.hasReply ? item.replyTo : nil) else {
                 throw refuse("references of another kind")
             }
             envelope.removeAll()
             body.removeAll()
-            parsed.encode(into: &envelope)
+            run.encodeEnvelope(at: place, into: &envelope)
             parts.encode(into: &body)
             // Whole fields of newer versions, ascending.
-            guard parsed.extra.isEmpty || (try? Envelope(canonical: envelope.bytes)) == parsed else { throw refuse("an envelope that is not canonical") }
+            guard !item.hasExtra || (try? Envelope(canonical: envelope.bytes)) == run.envelope(at: place) else {
+                throw refuse("an envelope that is not canonical")
+            }
             guard envelope.count + body.count <= EventLimits.eventBytesMax + 4096 else { throw refuse("too large", .tooLarge) }
             if recorded.isErased {
                 guard body.count == 0 else { throw refuse("a body that was erased") }

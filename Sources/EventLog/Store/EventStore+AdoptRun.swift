@@ -30,8 +30,14 @@ extension EventStore {
             if !tail.isEmpty { try flush() }
             return try maintenance.withLock { _ in
                 guard tail.isEmpty else { throw EventLogError(.inputOutput, "\(path): the journal's events could not be archived; try again") }
-                let adoption = try RunAdoption(run, seeds, self, check)
+                var rows = adoptedRows.withLock { rows in
+                    defer { rows = AdoptedRows() }
+                    return rows
+                }
+                let adoption = try RunAdoption(run, seeds, &rows, self, check)
                 try keep(adoption)
+                rows.put(adoption.logs.map(\.row), commit: adoption.state.commit)
+                adoptedRows.withLock { $0 = rows }
                 let last = adoption.logs.map { ($0.row.id, $0.row.seq) }
                 writer.withLock { $0.adopted(last.map(\.0), adoption.state) }
                 journal!.skip(through: adoption.state.position)
@@ -49,6 +55,9 @@ extension EventStore {
         guard let number = try writer.withLock({ try $0.number(of: log) }) else { return nil }
         return keys.withLock { $0.ring.seeds(ofLog: number) }
     }
+
+    /// Lets go of what was kept for the next run.
+    package func endAdopting() { adoptedRows.withLock { $0 = AdoptedRows() } }
 
     private func keep(_ adoption: RunAdoption) throws {
         // Before the commit: whoever sees a log's row finds its secret. Nobody asks for numbers that no row has.
@@ -88,6 +97,32 @@ extension EventStore {
     }
 }
 
+/// Rows that the archive has, as the last run that it took in left them: the next one from the same hub is of the same logs for the most part.
+struct AdoptedRows {
+    private var rows: [LogID: LogRow] = [:]
+    private var people = 0
+    /// The archive's commit of which they are: any later one may have changed them.
+    private var commit: UInt64 = 0
+    /// A room's row has an entry for each person.
+    private static let rowsMax = 4096, peopleMax = 1 << 17
+
+    /// Gives a row away, so that it can be changed where it lies.
+    mutating func take(_ log: LogID, commit: UInt64) -> LogRow? {
+        guard self.commit == commit, let row = rows.removeValue(forKey: log) else { return nil }
+        people -= row.people.count
+        return row
+    }
+
+    mutating func put(_ new: [LogRow], commit: UInt64) {
+        if rows.count + new.count > Self.rowsMax || people > Self.peopleMax { self = AdoptedRows() }
+        self.commit = commit
+        for row in new {
+            people += row.people.count
+            rows[row.id] = row
+        }
+    }
+}
+
 /// What the archive is after it took in a run: made in memory, and checked, before anything is written.
 private struct RunAdoption {
     struct Log {
@@ -107,21 +142,28 @@ private struct RunAdoption {
     /// The logs' rows, ascending by key.
     private(set) var rows: [(key: [UInt8], value: [UInt8])] = []
 
-    init(_ run: PreparedRun, _ secrets: [LogID: PuncturedSeeds], _ store: EventStore, _ check: (LogID, CompactRange) throws -> Void) throws {
+    init(
+        _ run: PreparedRun, _ secrets: [LogID: PuncturedSeeds], _ rows: inout AdoptedRows, _ store: EventStore,
+        _ check: (LogID, CompactRange) throws -> Void
+    ) throws {
         let archive = store.archive
-        let (state, known) = try archive.environment.read { transaction in
-            (try archive.state(transaction), try run.slices.map { try archive.row($0.log, transaction) })
+        var known: [LogRow?] = []
+        state = try archive.environment.read { transaction in
+            let state = try archive.state(transaction)
+            known = try run.slices.map { try rows.take($0.log, commit: state.commit) ?? archive.row($0.log, transaction) }
+            return state
         }
-        self.state = state
         bytes = run.bytes
         position = state.position + 1
         for (slice, row) in zip(run.slices, known) where slice.firstSeq != (row?.seq ?? 0) + 1 {
             throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(row?.seq ?? 0) (I2)")
         }
         let ring = store.keys.withLock { $0.ring }
-        for (index, (slice, row)) in zip(run.slices, known).enumerated() {
-            var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber))
+        for (index, slice) in run.slices.enumerated() {
+            // Taken out, so that it is changed where it lies.
+            let row = known[index].take()
             if row == nil { self.state.nextNumber += 1 }
+            var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber - 1))
             if log.row.seq == 0 {
                 // This store's own keys would do for the hashing, but not for what the log's other copies prove.
                 guard let secret = secrets[slice.log] else {
@@ -133,15 +175,8 @@ private struct RunAdoption {
                 throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
             }
             let messages = log.row.messages
-            let leaves = try run.leaves(of: index, seeds)
-            for (leaf, place) in zip(leaves, slice.range) {
-                let event = run.event(at: place)
-                log.row.apply(
-                    Effect(
-                        seq: event.seq, event: event.event, targetSeq: event.targetSeq ?? 0, replica: event.origin.replica, counter: event.origin.counter))
-                log.row.tree.append(leaf)
-                self.state.hlc = max(self.state.hlc, event.hlc.rawValue)
-            }
+            for place in slice.range { log.row.apply(run.effects[place]) }
+            log.row.tree.append(try run.tree(of: index, seeds))
             let sent = log.row.messages - messages
             log.row.slices.append(LogRow.Slice(run: position, index: index, firstSeq: slice.firstSeq, count: slice.range.count, messages: Int(sent)))
             self.state.messages += sent
@@ -149,6 +184,7 @@ private struct RunAdoption {
             try check(slice.log, log.row.tree)
             logs.append(log)
         }
+        self.state.hlc = max(self.state.hlc, run.hlc.rawValue)
         run.move(to: position)
         events = run.events
         try DecodedRun.move(&bytes, from: SegmentCodec.position, to: position)

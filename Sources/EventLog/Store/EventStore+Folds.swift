@@ -281,7 +281,7 @@ extension EventStore {
         defer { scratch?.remove() }
         let table = try scratch?.table(fold.name)
         let state = fold.makeState(over: table)
-        try replay(through: total) { event in
+        try replayFolded(through: total) { event in
             try state.fold(event)
             if event.position & 0x3FFF == 0 {
                 try progress?(event.position, total)

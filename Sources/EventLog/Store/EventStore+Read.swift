@@ -20,12 +20,18 @@ extension EventStore {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places, and taken once.
         let snapshot = tail.snapshot
-        let last = min(last, snapshot.visible)
-        var position = max(first, 1)
-        if let log {
-            try replay(log, from: position, through: last, snapshot, body)
-            return
-        }
+        let (first, last) = (max(first, 1), min(last, snapshot.visible))
+        if let log { try replay(log, from: first, through: last, snapshot, body) } else { try replay(from: first, through: last, snapshot, body) }
+    }
+
+    /// Gives all events that were folded, up to a position: what is not synced yet is shown in the log a moment later, or when its time has come, but it is
+    /// folded already.
+    func replayFolded(through last: Position, _ body: (RecordedEvent) throws -> Bool) throws {
+        try replay(from: 1, through: last, tail.snapshot, body)
+    }
+
+    private func replay(from first: Position, through last: Position, _ snapshot: Tail.Snapshot, _ body: (RecordedEvent) throws -> Bool) throws {
+        var position = first
         let archived = min(last, snapshot.archived)
         let goes = try withReader { reader -> Bool in
             var ahead: RunsAhead?

@@ -88,7 +88,7 @@ private struct RunRepair {
     private struct Candidate {
         /// As the archive would hold it.
         var bytes: [UInt8]
-        var slices: [(log: LogID, firstSeq: Seq, leaves: [Hash256])]
+        var slices: [(log: LogID, firstSeq: Seq, tree: CompactRange)]
     }
 
     /// The runs that may be kept, at their positions here.
@@ -115,8 +115,8 @@ private struct RunRepair {
         do {
             try DecodedRun.move(&segment, from: position, to: SegmentCodec.position)
             let run = try PreparedRun(segment) { try store.knownSeeds(of: $0) }
-            // A log that is not known here has no leaves, and no row.
-            return Candidate(bytes: bytes, slices: run.slices.map { ($0.log, $0.firstSeq, $0.leaves) })
+            // A log that is not known here has no tree, and no row.
+            return Candidate(bytes: bytes, slices: run.slices.map { ($0.log, $0.firstSeq, $0.tree) })
         } catch is RunError {
             return nil
         } catch is SegmentError {
@@ -146,7 +146,7 @@ private struct RunRepair {
         for (log, row) in rows {
             for slice in row.slices where slice.run == position {
                 guard candidate.slices.indices.contains(slice.index), case let own = candidate.slices[slice.index], own.log == log,
-                    own.firstSeq == slice.firstSeq, own.leaves.count == slice.count
+                    own.firstSeq == slice.firstSeq, own.tree.size == slice.count
                 else { return false }
                 count += 1
             }
@@ -160,10 +160,10 @@ private struct RunRepair {
         let reader = ArchiveReader(archive: store.archive, runsMax: 1)
         for position in Set(rows.values.flatMap { $0.slices.map(\.run) }).sorted() {
             do {
-                let slices = try candidates[position]?.slices ?? leaves(of: reader.run(at: position), rows, store)
+                let slices = try candidates[position]?.slices ?? Self.trees(ofRun: reader.run(at: position), rows, store)
                 for slice in slices {
                     guard trees[slice.log]?.end == slice.firstSeq - 1 else { continue }
-                    for leaf in slice.leaves { trees[slice.log]?.append(leaf) }
+                    trees[slice.log]?.append(slice.tree)
                 }
             } catch let error as EventLogError where error.code == .damaged {
                 continue  // What stands behind it has no tree to go on from.
@@ -172,23 +172,23 @@ private struct RunRepair {
         return trees
     }
 
-    /// The leaves of the slices of some logs.
-    private static func leaves(
-        of run: DecodedRun, _ rows: [LogID: LogRow], _ store: EventStore
-    ) throws -> [(log: LogID, firstSeq: Seq, leaves: [Hash256])] {
+    /// What stands for the leaves of the slices of some logs.
+    private static func trees(
+        ofRun run: DecodedRun, _ rows: [LogID: LogRow], _ store: EventStore
+    ) throws -> [(log: LogID, firstSeq: Seq, tree: CompactRange)] {
         try run.slices.compactMap { slice in
             guard let row = rows[slice.log] else { return nil }
             var hasher = LeafHasher(try store.seeds(of: row))
-            var leaves: [Hash256] = []
+            var tree = CompactRange(begin: slice.firstSeq - 1)
             for place in slice.range {
                 do {
                     guard let leaf = try hasher.leaf(run.recorded(at: place)) else { return nil }
-                    leaves.append(leaf)
+                    tree.append(leaf)
                 } catch is RunError {
                     return nil
                 }
             }
-            return (slice.log, slice.firstSeq, leaves)
+            return (slice.log, slice.firstSeq, tree)
         }
     }
 }

@@ -104,6 +104,7 @@ public final class EventStore: Sendable {
     let rebuilding = Monitor(false)
     /// Maintenance that rewrites sealed bytes excludes flushes.
     let maintenance = Monitor(false)
+    let adoptedRows = Monitor(AdoptedRows())
     private let lockFile: File?
     private let isOpen = Atomic(true)
     let leadership = Monitor(LeaderState())

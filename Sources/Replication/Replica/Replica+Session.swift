@@ -178,7 +178,8 @@ extension Replica {
     /// - Parameter place: this store's last position when the cursor came.
     /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
     func caughtUp(_ cursor: Cursor, place: Position) throws -> Bool {
-        try state.withLock { state in
+        store.log.endAdopting()
+        return try state.withLock { state in
             let mustReopen = try endComparing(&state)
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }

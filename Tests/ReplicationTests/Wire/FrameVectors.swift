@@ -230,7 +230,9 @@ extension Scope {
 
 extension PushedEvent {
     fileprivate var fields: FrameVectors.Value {
-        .of(("envelope", .of(envelope)), ("body", .of(body)), ("is_first_sending", .flag(isFirstSending)), ("nonce", .of(nonce)), ("rests_on", .number(restsOn)))
+        .of(
+            ("envelope", .of(envelope)), ("body", .of(body)), ("is_first_sending", .flag(isFirstSending)), ("nonce", .of(nonce)), ("rests_on", .number(restsOn))
+        )
     }
 }
 
