@@ -51,7 +51,11 @@ extension DeviceNode {
     /// As which origins its events were sent.
     func noteOrigins() {
         for entry in replica?.outbox ?? [] where entry.origin.counter > 0 {
-            origins[entry.event, default: []].insert(OriginKey(entry.origin))
+            // This is done after every step: hashing an event, texts and all, takes far longer than seeing that it is the one that was noted.
+            let origin = OriginKey(entry.origin)
+            if let noted = noted[entry.id], noted.origin == origin, noted.event == entry.event { continue }
+            noted[entry.id] = (origin, entry.event)
+            origins[entry.event, default: []].insert(origin)
         }
     }
 }
