@@ -155,7 +155,13 @@ package final class Simulation: @unchecked Sendable {
         if failure == nil { found("it does not come to rest: \(unrest)") }
     }
 
-    private var isQuiet: Bool { hub.isUp && devices.allSatisfy { unrest(of: $0) == nil } }
+    private var isQuiet: Bool { hub.isUp && devices.allSatisfy(isAtRest) }
+
+    private func isAtRest(_ device: DeviceNode) -> Bool {
+        guard let replica = device.replica, device.connection != nil else { return false }
+        // What concerns others moves the hub, not this device.
+        return replica.cursor != nil && replica.isOutboxAnswered(in: device.scope) && !device.isLacking(replica)
+    }
 
     private var unrest: String {
         hub.isUp ? devices.compactMap { device in unrest(of: device).map { "\(device.name) \($0)" } }.joined(separator: "; ") : "the hub is down"
@@ -164,10 +170,8 @@ package final class Simulation: @unchecked Sendable {
     private func unrest(of device: DeviceNode) -> String? {
         guard let replica = device.replica else { return "is down" }
         guard device.connection != nil else { return "is not connected" }
-        // What concerns others moves the hub, not this device.
+        if isAtRest(device) { return nil }
         let lacking = device.lacking(replica)
-        let isAnswered = replica.isOutboxAnswered(in: device.scope)
-        if lacking.isEmpty, isAnswered, replica.cursor != nil { return nil }
         let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
         return
             "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
