@@ -294,14 +294,13 @@ extension LogRow {
         for _ in 0..<(try reader.count()) {
             let position = addPerson(try reader.user())
             let mask = try reader.byte()
-            var fields: [UInt64] = []
-            for bit in 0..<6 { fields.append(mask & 1 << UInt8(bit) == 0 ? 0 : try reader.varint()) }
-            people[position].joinedSeq = fields[0]
-            people[position].leftSeq = fields[1]
-            people[position].deliveredTo = fields[2]
-            people[position].deliveredSeq = fields[3]
-            people[position].readTo = fields[4]
-            people[position].readSeq = fields[5]
+            func field(_ bit: UInt8) throws(CodecError) -> UInt64 { mask & 1 << bit == 0 ? 0 : try reader.varint() }
+            people[position].joinedSeq = try field(0)
+            people[position].leftSeq = try field(1)
+            people[position].deliveredTo = try field(2)
+            people[position].deliveredSeq = try field(3)
+            people[position].readTo = try field(4)
+            people[position].readSeq = try field(5)
         }
         for _ in 0..<(try reader.count()) {
             let stream = OpenStream(

@@ -1,5 +1,5 @@
 /// Opens signed checkpoints, and remembers the last ones: peers show the same again in each session, and of all that is done with one its signature takes
-/// longest. What a key has signed it has signed.
+/// longest. What a key has signed it has signed, whoever asks.
 ///
 /// Safe to use from any thread.
 package final class CheckpointReader: Sendable {
@@ -9,12 +9,13 @@ package final class CheckpointReader: Sendable {
         var checkpoint: Checkpoint
     }
 
-    /// The one that is kept, and the one that a hub shows.
-    private static let openedMax = 2
+    package static let shared = CheckpointReader()
+    /// The one that is kept, and the one that a hub shows, for a few stores of this process.
+    private static let openedMax = 8
 
     private let opened = Monitor<[Opened]>([])
 
-    package init() {}
+    init() {}
 
     /// Reads a signed note as `Checkpoint.open` does.
     package func open(_ note: String, key: VerifierKey) throws(ProofError) -> Checkpoint {

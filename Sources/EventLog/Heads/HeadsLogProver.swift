@@ -8,7 +8,6 @@ package final class HeadsLogProver: Sendable {
     private let store: EventStore
     /// `levels[k][i]`: the root over the 2^(8 + k) entries from i · 2^(8 + k) on.
     private let levels = Monitor<[[Hash256]]>([[]])
-    private let reader = CheckpointReader()
 
     private static let blockEntries: UInt64 = 256
 
@@ -18,7 +17,7 @@ package final class HeadsLogProver: Sendable {
     /// must all be of one.
     package func newest() throws -> (note: String, checkpoint: Checkpoint)? {
         guard let note = try store.checkpoint() else { return nil }
-        return (note, try reader.open(note, key: store.verifier))
+        return (note, try CheckpointReader.shared.open(note, key: store.verifier))
     }
 
     /// That the log of heads as a checkpoint of this store signed it begins with its first `size` entries; empty if it has fewer, or just as many.

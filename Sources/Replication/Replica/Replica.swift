@@ -12,7 +12,6 @@ public final class Replica: Sendable {
     let options: ReplicaOptions
     let side: SideStore
     let heads: HeadCache
-    let checkpoints = CheckpointReader()
     /// The outbox and what belongs with it.
     let state: Monitor<State>
 

@@ -53,9 +53,10 @@ extension DeviceNode {
         for entry in replica?.outbox ?? [] where entry.origin.counter > 0 {
             // This is done after every step: hashing an event, texts and all, takes far longer than seeing that it is the one that was noted.
             let origin = OriginKey(entry.origin)
-            if let noted = noted[entry.id], noted.origin == origin, noted.event == entry.event { continue }
+            let isNoted = noted[entry.id].map { $0.origin == origin && $0.event == entry.event } ?? false
+            // Also where it is equal: what shares its memory is compared at once.
             noted[entry.id] = (origin, entry.event)
-            origins[entry.event, default: []].insert(origin)
+            if !isNoted { origins[entry.event, default: []].insert(origin) }
         }
     }
 }

@@ -68,7 +68,7 @@ extension DeviceNode {
     /// Visits the logs of which it does not hold what it asked for, until the closure says false.
     private func forEachLack(_ replica: Replica, _ body: (LogID, _ held: Seq, Replica.Part?, _ end: Seq) -> Bool) {
         let parts = Dictionary(uniqueKeysWithValues: replica.parts.map { ($0.log, $0) })
-        for (log, end) in simulation.hub.history.ends(for: user) {
+        simulation.hub.history.forEachEnd(for: user) { log, end in
             let held = (try? replica.store.log.lastSeq(of: log)) ?? 0
             let part = parts[log]
             let last = max(held, part?.lastSeq ?? 0)
@@ -81,7 +81,7 @@ extension DeviceNode {
             } else {
                 isEnough = true
             }
-            if !isEnough, !body(log, held, part, end) { return }
+            return isEnough || body(log, held, part, end)
         }
     }
 }
