@@ -27,7 +27,7 @@ package final class Simulation: @unchecked Sendable {
         world = World(seed: options.seed)
         if let trace = options.trace { world.trace = { [path = root.path] in trace($0.replacingPath(path)) } }
         sessionSeeds = world.random.fork()
-        journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 8 << 20)])
+        journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 1 << 20)])
         let count = 2 + world.random.below(4)
         users = (0..<count).map { UserID(["ann", "bob", "cleo", "dan", "eve"][$0])! }
         hub = HubNode(self, directory: root.make("hub"), clock: clock())
