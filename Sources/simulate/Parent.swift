@@ -56,7 +56,9 @@ struct Parent {
         let done = progress.withLock { $0 }
         if bug == nil {
             print(done.summary(operations: options.operations))
-            if let next = done.firstUndone { print("stopped: all before seed \(next) were run; go on with simulate --first \(next) --seeds \(done.end - next)") }
+            if let next = done.firstUndone {
+                print("stopped: all before seed \(next) were run; go on with simulate --first \(next) --seeds \(done.end - next)")
+            }
         }
         return done.failures
     }

@@ -237,7 +237,8 @@ final class HubNode: @unchecked Sendable {
             let told = Marks(in: base.base)
             if told.numbers.isEmpty { break }
             for event in history.logs[base.log] ?? [] where history.isErased(event) {
-                if !told.isDisjoint(with: Marks(in: "\(event.event.content)".utf8)) { simulation.found("\(base.log) \(event.seq) is erased, and a BASE tells it") }
+                let marks = Marks(in: "\(event.event.content)".utf8)
+                if !told.isDisjoint(with: marks) { simulation.found("\(base.log) \(event.seq) is erased, and a BASE tells it") }
             }
         default: break
         }
