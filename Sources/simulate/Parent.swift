@@ -9,6 +9,8 @@ struct Parent {
     private let children = Children()
     /// A process takes some milliseconds to start, and its first world some more.
     private static let seedsAProcess: UInt64 = 50
+    /// Where the first that catches a bug ends the run, those before it should have had their turn.
+    private static let seedsAProcessWithBug: UInt64 = 4
     /// Where every seed fails, it need not be told a million times.
     private static let failuresShown = 1000
 
@@ -41,7 +43,7 @@ struct Parent {
         children.beginAnew()
         let progress = Mutex(Progress(options.first..<options.first + UInt64(options.seeds)))
         DispatchQueue.concurrentPerform(iterations: max(options.jobs, 1)) { _ in
-            while let seeds = progress.withLock({ $0.take(Self.seedsAProcess) }) {
+            while let seeds = progress.withLock({ $0.take(bug == nil ? Self.seedsAProcess : Self.seedsAProcessWithBug) }) {
                 let process = SeedProcess(seeds, bug, options)
                 guard children.start(process) else { return progress.withLock { $0.giveBack(seeds) } }
                 let rest = process.read { event in

@@ -49,7 +49,7 @@ struct Progress {
     /// How far it is, now and then.
     mutating func lineIfDue(operations: Int) -> String? {
         let now = ContinuousClock.now
-        guard now - lastTold >= Self.tellInterval else { return nil }
+        guard doneCount > 0, now - lastTold >= Self.tellInterval else { return nil }
         lastTold = now
         let seconds = (now - begin) / .seconds(1)
         let minutes = Int(seconds / Double(doneCount) * Double(Int(end - first) - doneCount) / 60)

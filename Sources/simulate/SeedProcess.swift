@@ -63,6 +63,7 @@ final class SeedProcess: @unchecked Sendable {
                 tell(.done(next))
                 next += 1
             case "END": hasEnded = true
+            case "FILES" where !isVerbose: tell(.text(String(line)))
             default: if line.contains("Fatal error") { trap = String(line) }
             }
         }
