@@ -5,102 +5,79 @@ import Synchronization
 
 /// Runs seeds in processes of their own, so that a trap ends one seed and not the run.
 struct Parent {
-    private struct State {
-        var next: UInt64
-        var failed: [(seed: UInt64, what: String)] = []
-        var done = 0
-        var isOver = false
-    }
-
     private let options: Simulate
-    private static let seedsAProcess: UInt64 = 20
-    private static let failuresShown = 20
+    private let children = Children()
+    /// A process takes some milliseconds to start, and its first world some more.
+    private static let seedsAProcess: UInt64 = 50
+    /// Where the first that catches a bug ends the run, those before it should have had their turn.
+    private static let seedsAProcessWithBug: UInt64 = 4
+    /// Where every seed fails, it need not be told a million times.
+    private static let failuresShown = 1000
 
     init(_ options: Simulate) { self.options = options }
 
     func run() throws {
+        children.stopWhenTold()
         guard let planted = options.planted else {
-            let failed = runAll(nil, stopsAtFirst: false)
-            throw failed.isEmpty ? ExitCode.success : ExitCode.failure
+            let failures = runAll(nil)
+            throw failures.isEmpty ? children.wasTold ? ExitCode(130) : ExitCode.success : ExitCode.failure
         }
         let bugs = planted == "all" ? PlantedBug.allCases.map(\.rawValue) : [planted]
         var missed: [String] = []
         for bug in bugs {
-            if let caught = runAll(bug, stopsAtFirst: true).first {
+            let caught = runAll(bug).min { $0.seed < $1.seed }
+            if children.wasTold { throw ExitCode(130) }
+            if let caught {
                 print("\(bug): caught by seed \(caught.seed): \(caught.what)")
             } else {
                 print("\(bug): NOT caught by \(options.seeds) seeds")
                 missed.append(bug)
             }
+            fflush(nil)
         }
         throw missed.isEmpty ? ExitCode.success : ExitCode.failure
     }
 
-    private func runAll(_ bug: String?, stopsAtFirst: Bool) -> [(seed: UInt64, what: String)] {
-        let begin = ContinuousClock.now
-        let end = options.first + UInt64(options.seeds)
-        let state = Mutex(State(next: options.first))
+    /// With a bug it ends at the first seed that catches it.
+    private func runAll(_ bug: String?) -> [SeedProcess.Failure] {
+        children.beginAnew()
+        let progress = Mutex(Progress(options.first..<options.first + UInt64(options.seeds)))
         DispatchQueue.concurrentPerform(iterations: max(options.jobs, 1)) { _ in
-            while true {
-                let range = state.withLock { state -> Range<UInt64>? in
-                    guard state.next < end, !state.isOver else { return nil }
-                    defer { state.next = min(state.next + Self.seedsAProcess, end) }
-                    return state.next..<min(state.next + Self.seedsAProcess, end)
+            while let seeds = progress.withLock({ $0.take(bug == nil ? Self.seedsAProcess : Self.seedsAProcessWithBug) }) {
+                let process = SeedProcess(seeds, bug, options)
+                guard children.start(process) else { return progress.withLock { $0.giveBack(seeds) } }
+                let rest = process.read { event in
+                    progress.withLock { note(event, bug, &$0) }
+                    if bug != nil, case .failed = event { children.stop() }
                 }
-                guard let range else { return }
-                var first = range.lowerBound
-                while first < range.upperBound {
-                    let (failed, next) = runProcess(first..<range.upperBound, bug)
-                    let isOver = state.withLock { state -> Bool in
-                        state.done += Int(next - first)
-                        state.failed += failed
-                        if stopsAtFirst, !failed.isEmpty { state.isOver = true }
-                        return state.isOver
-                    }
-                    if bug == nil {
-                        for (seed, what) in failed where state.withLock({ $0.failed.count }) <= Self.failuresShown {
-                            print("seed \(seed): \(what)\n  again: simulate --first \(seed) --seeds 1 --operations \(options.operations) --verbose")
-                        }
-                    }
-                    fflush(nil)
-                    if isOver { return }
-                    first = next
-                }
+                children.forget(process)
+                // What a trap, or the end of the run, left undone.
+                progress.withLock { $0.giveBack(rest) }
             }
         }
-        let (done, failed) = state.withLock { ($0.done, $0.failed.sorted { $0.seed < $1.seed }) }
-        let seconds = Double((ContinuousClock.now - begin).components.seconds)
-        if bug == nil { print("\(done) seeds of \(options.operations) operations, \(failed.count) failed, in \(Int(seconds)) s") }
-        return failed
+        let done = progress.withLock { $0 }
+        if bug == nil {
+            print(done.summary(operations: options.operations))
+            if let next = done.firstUndone {
+                print("stopped: all before seed \(next) were run; go on with simulate --first \(next) --seeds \(done.end - next)")
+            }
+        }
+        return done.failures
     }
 
-    /// Runs some seeds; says what failed, and which seed comes next.
-    private func runProcess(_ seeds: Range<UInt64>, _ bug: String?) -> (failed: [(seed: UInt64, what: String)], next: UInt64) {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0])
-        process.arguments = ["--first", "\(seeds.lowerBound)", "--seeds", "\(seeds.count)", "--operations", "\(options.operations)"]
-        if let bug { process.arguments! += ["--planted", bug] }
-        if options.verbose { process.arguments!.append("--verbose") }
-        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_DETERMINISTIC_HASHING": "1", "SWIFT_BACKTRACE": "enable=no"]) { $1 }
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        process.standardError = pipe
-        do { try process.run() } catch { return ([(seeds.lowerBound, "cannot be run: \(error)")], seeds.upperBound) }
-        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        var failed: [(seed: UInt64, what: String)] = []
-        var last = seeds.lowerBound
-        var hasEnded = false
-        var trap = ""
-        for line in output.split(separator: "\n") {
-            let words = line.split(separator: " ", maxSplits: 2)
-            if words[0] == "BEGIN", words.count > 1 { last = UInt64(words[1]) ?? last }
-            if words[0] == "FAILED", words.count == 3 { failed.append((UInt64(words[1]) ?? last, String(words[2]))) }
-            if words[0] == "END" { hasEnded = true }
-            if line.contains("Fatal error") { trap = String(line) }
-            if options.verbose { print(line) }
+    /// Under the lock of the progress, so that lines stay whole.
+    private func note(_ event: SeedProcess.Event, _ bug: String?, _ progress: inout Progress) {
+        switch event {
+        case .done(let seed): progress.finish(seed)
+        case .failed(let failure):
+            progress.failures.append(failure)
+            if bug == nil, progress.failures.count <= Self.failuresShown {
+                print(
+                    "seed \(failure.seed): \(failure.what)\n  again: simulate --first \(failure.seed) --seeds 1 --operations \(options.operations) --verbose")
+            }
+        case .text(let text): print(text)
         }
-        if !hasEnded { failed.append((last, "the process ended with status \(process.terminationStatus) \(trap)")) }
-        return (failed, hasEnded ? seeds.upperBound : last + 1)
+        if bug == nil, let line = progress.lineIfDue(operations: options.operations) { print(line) }
+        fflush(nil)
     }
 }

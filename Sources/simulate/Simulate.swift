@@ -2,6 +2,7 @@ import ArgumentParser
 import EventLog
 import Foundation
 import StoreTesting
+import Synchronization
 
 /// Runs simulated worlds, a seed each, and says which of them showed something that must not be.
 @main struct Simulate: ParsableCommand {
@@ -22,12 +23,17 @@ import StoreTesting
         try runHere()
     }
 
+    private static let isTold = Atomic(false)
+
     private func runHere() throws {
         let bug = try planted.map { name in
             guard let bug = PlantedBug(rawValue: name) else { throw ValidationError("no bug is named \(name)") }
             return bug
         }
-        for seed in first..<first + UInt64(seeds) {
+        // Whoever started us tells us to stop; a terminal tells all of us at once. The world at hand is brought to its end.
+        signal(SIGINT, SIG_IGN)
+        signal(SIGTERM) { _ in Simulate.isTold.store(true, ordering: .relaxed) }
+        for seed in first..<first + UInt64(seeds) where !Self.isTold.load(ordering: .relaxed) {
             // Whoever reads knows which seed it was if this process ends here.
             print("BEGIN \(seed)")
             fflush(nil)
@@ -36,10 +42,10 @@ import StoreTesting
             if verbose { options.trace = { print($0) } }
             options.planted = bug
             options.keepsFiles = keep
-            guard let failure = Simulation(options).run() else { continue }
-            print("FAILED \(seed) \(failure)")
-            fflush(nil)
+            if let failure = Simulation(options).run() { print("FAILED \(seed) \(failure)") }
+            print("DONE \(seed)")
         }
         print("END")
+        fflush(nil)
     }
 }

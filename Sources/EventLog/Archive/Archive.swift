@@ -254,25 +254,13 @@ final class Archive: Sendable {
     func row(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ transaction: borrowing ReadTransaction) throws -> LogRow {
         let value = try Self.open(key, bytes, "a log's row")
         do {
-            var row: LogRow?
-            var cache: [UInt64: ReplicaID] = [:]
-            // First pass finds the numbers, second has the names.
-            var missing: [UInt64] = []
-            repeat {
-                missing.removeAll()
-                row = try LogRow(key: key, decoding: value) { number in
-                    if let known = cache[number] { return known }
-                    missing.append(number)
-                    return ReplicaID(high: 0, low: number)
-                }
-                for number in missing {
-                    let key = Self.key(position: number)
-                    guard let bytes = try transaction.get(replicas, key) else { throw CodecError(.badValue) }
-                    var reader = ByteReader(try Self.open(key, bytes, "a replica's name"))
-                    cache[number] = try reader.identifier()
-                }
-            } while !missing.isEmpty
-            return row!
+            let names = transaction.lent
+            return try LogRow(key: key, decoding: value) { number in
+                let key = Self.key(position: number)
+                guard let bytes = try names.get(replicas, key) else { throw CodecError(.badValue) }
+                var reader = ByteReader(try Self.open(key, bytes, "a replica's name"))
+                return try reader.identifier()
+            }
         } catch is CodecError {
             throw Self.damaged(path, "a log's row cannot be read")
         }

@@ -27,7 +27,7 @@ public enum EventCodec {
                 let parsed = try Envelope(canonical: envelopeBytes)
                 var copy = ByteBuffer()
                 parsed.encode(into: &copy)
-                guard copy.bytes.elementsEqual(envelopeBytes) else { throw CodecError(.notCanonical) }
+                guard copy.count == envelopeBytes.count, copy.bytes.isEqual(to: envelopeBytes) else { throw CodecError(.notCanonical) }
                 let event = try Event(envelope: parsed, body: BodyParts(body: bodyBytes), isErased: isErased)
                 let references = event.references
                 guard Event.Kind(rawValue: parsed.kind) == nil || references == (parsed.message, parsed.chunkIndex, parsed.replyTo) else {
@@ -49,7 +49,7 @@ public enum EventCodec {
 
     /// The body must be just the known fields, then whole fields of newer versions, ascending.
     static func checkCanonical(body: UnsafeRawBufferPointer, known: UnsafeRawBufferPointer) throws {
-        guard body.count >= known.count, UnsafeRawBufferPointer(rebasing: body[..<known.count]).elementsEqual(known) else {
+        guard body.count >= known.count, known.isEqual(to: body) else {
             throw CodecError(.notCanonical)
         }
         var reader = ByteReader(body)

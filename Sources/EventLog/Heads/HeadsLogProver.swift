@@ -17,7 +17,7 @@ package final class HeadsLogProver: Sendable {
     /// must all be of one.
     package func newest() throws -> (note: String, checkpoint: Checkpoint)? {
         guard let note = try store.checkpoint() else { return nil }
-        return (note, try Checkpoint.open(note, key: VerifierKey(store.verifierKey())))
+        return (note, try CheckpointReader.shared.open(note, key: store.verifier))
     }
 
     /// That the log of heads as a checkpoint of this store signed it begins with its first `size` entries; empty if it has fewer, or just as many.

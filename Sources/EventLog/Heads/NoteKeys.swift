@@ -56,6 +56,7 @@ public struct VerifierKey: Hashable, Sendable, CustomStringConvertible {
 public struct SigningKey: Sendable, CustomStringConvertible {
     public let verifierKey: VerifierKey
     private let seed: Hash256
+    private let key: Curve25519.Signing.PrivateKey
 
     /// A fresh key. The name is best a URL without its scheme, such as `example.com/store`.
     public init(name: String) throws(ProofError) {
@@ -71,6 +72,7 @@ public struct SigningKey: Sendable, CustomStringConvertible {
             let publicKey = Hash256(bytes: Array(key.publicKey.rawRepresentation))
         else { throw ProofError(.key, "the seed is no Ed25519 key") }
         self.seed = seed
+        self.key = key
         verifierKey = VerifierKey(validName: name, publicKey: publicKey)
     }
 
@@ -98,7 +100,7 @@ public struct SigningKey: Sendable, CustomStringConvertible {
 
     func signature(of text: [UInt8]) throws(ProofError) -> [UInt8] {
         do {
-            return Array(try Curve25519.Signing.PrivateKey(rawRepresentation: seed.bytes).signature(for: text))
+            return Array(try key.signature(for: text))
         } catch {
             throw ProofError(.signature, "signing failed: \(error)")
         }

@@ -186,10 +186,10 @@ final class FileJournal: Journal {
         let have = state.slots[slot].bytes
         do {
             var offset = state.slots[slot].written
-            let zeros = [UInt8](repeating: 0, count: max(0, min(Self.growthBytes, wanted - offset)))
+            let (file, zeros) = (state.slots[slot].file!, [UInt8](repeating: 0, count: Self.pageBytes))
             while offset < wanted {
-                let count = min(zeros.count, wanted - offset)
-                try zeros.withUnsafeBytes { try Self.writePages(UnsafeRawBufferPointer(rebasing: $0[..<count]), to: state.slots[slot].file!, at: offset) }
+                let count = min(Self.pageBytes - offset % Self.pageBytes, wanted - offset)
+                try zeros.withUnsafeBytes { try file.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: offset) }
                 offset += count
             }
         } catch {
@@ -207,11 +207,13 @@ final class FileJournal: Journal {
         state.slots[slot].written = wanted
     }
 
-    /// A page at a time: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
+    private static let pageBytes = 4096
+
+    /// A page at a time, as zeros are too: what is written in one piece is cached in one piece, and each small frame would then write all of it again.
     private static func writePages(_ bytes: UnsafeRawBufferPointer, to file: File, at offset: Int) throws(SystemError) {
         var start = 0
         while start < bytes.count {
-            let count = min(4096 - (offset + start) % 4096, bytes.count - start)
+            let count = min(pageBytes - (offset + start) % pageBytes, bytes.count - start)
             try file.write(UnsafeRawBufferPointer(rebasing: bytes[start..<start + count]), at: offset + start)
             start += count
         }

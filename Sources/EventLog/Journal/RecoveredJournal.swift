@@ -113,7 +113,7 @@ struct RecoveredJournal {
                         throw Self.damage(
                             path, "frame \(lastFrame + 1) at byte \(offset) is damaged: frame \(later.number) behind it says that it was synced")
                     }
-                    if let torn = bytes[offset...].firstIndex(where: { $0 != 0 }), !isClosed || torn < bytes.count { tornBytes = bytes.count - offset }
+                    if let torn = bytes.firstNonzero(from: offset), !isClosed || torn < bytes.count { tornBytes = bytes.count - offset }
                     if isClosed, offset != bytes.count { throw Self.damage(path, "\(bytes.count - offset) bytes follow the closing frame") }
                     for frame in mine where frame.number > synced {
                         unsynced.append(Piece(slot: file.slot, offset: frame.offset, bytes: Array(bytes[frame.offset..<frame.offset + frame.bytes])))
@@ -157,5 +157,14 @@ struct RecoveredJournal {
     private static func damage(_ path: String, _ what: String) -> EventLogError {
         EventLogError(
             .damaged, "\(path): \(what). Acknowledged events are unreadable; run `convstore verify`, and `convstore export --salvage` for what is sound")
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// The first byte from one on that is not zero; most of a journal's file is zeros.
+    fileprivate func firstNonzero(from start: Int) -> Int? {
+        var offset = start
+        while offset + 8 <= count, loadUnaligned(fromByteOffset: offset, as: UInt64.self) == 0 { offset += 8 }
+        return self[offset...].firstIndex { $0 != 0 }
     }
 }

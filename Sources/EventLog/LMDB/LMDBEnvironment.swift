@@ -337,6 +337,10 @@ final class LMDBEnvironment: @unchecked Sendable {
     func releasePages() {
         // What hinders it hinders whoever reads next, and is told there.
         try? read { transaction in
+            var info = MDB_envinfo()
+            mdb_env_info(handle, &info)
+            // Of a small file there is not so much that it is worth asking the system where it lies.
+            if info.me_last_pgno < Self.releasedPagesMin { return }
             if let address = try transaction.anyAddress() { MappedPages.releaseAll(around: address) }
         }
     }
@@ -363,6 +367,9 @@ final class LMDBEnvironment: @unchecked Sendable {
         try LMDBError.check(mdb_env_set_mapsize(handle, next), "mdb_env_set_mapsize")
         mapBytes.store(next, ordering: .relaxed)
     }
+
+    /// A megabyte, mostly.
+    private static let releasedPagesMin = 256
 
     struct Information {
         var pageBytes: Int

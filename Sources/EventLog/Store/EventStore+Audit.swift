@@ -141,12 +141,18 @@ extension EventStore {
     // Checkpoints.
 
     private func signingKey() throws -> SigningKey {
-        let seed = keys.withLock { $0.file.signingSeed }
-        return try SigningKey(name: "convstore/\(id)", seed: seed)
+        try signer.withLock { signer in
+            if let signer { return signer }
+            let key = try SigningKey(name: "convstore/\(id)", seed: keys.withLock { $0.file.signingSeed })
+            signer = key
+            return key
+        }
     }
 
     /// The public key that checks this store's checkpoints, in the form of C2SP's signed notes.
-    public func verifierKey() throws -> String { try signingKey().verifierKey.description }
+    public func verifierKey() throws -> String { try verifier.description }
+
+    var verifier: VerifierKey { get throws { try signingKey().verifierKey } }
 
     /// Heads that are appended in one transaction.
     private static let headsASlice = 4096

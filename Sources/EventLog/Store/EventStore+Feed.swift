@@ -82,6 +82,6 @@ extension EventStore {
     /// The size of the log of heads that the last checkpoint signed; 0: none was made.
     package func checkpointSize() throws -> UInt64 {
         guard let note = try checkpoint() else { return 0 }
-        return try Checkpoint.open(note, key: VerifierKey(verifierKey())).size
+        return try Checkpoint.open(note, key: verifier).size
     }
 }

@@ -92,6 +92,8 @@ public final class EventStore: Sendable {
     /// What flushes in a store without threads.
     let inlineFlusher = Monitor<Flusher?>(nil)
     let keys: Monitor<(file: KeyFile, ring: KeyRing)>
+    /// Made of the key file's seed when it is first asked for: that takes longer than a signature is worth to whoever only names the key.
+    let signer = Monitor<SigningKey?>(nil)
     let replicaNumbers: Monitor<[ReplicaID: UInt64]>
     let readers = Monitor<[ReaderBox]>([])
     let folds: [FoldSlot]

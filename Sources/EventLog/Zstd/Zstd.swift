@@ -32,16 +32,20 @@ struct ZstdCompressor: ~Copyable {
     }
 }
 
-/// A decompressor's context, reused; for one thread at a time.
+/// A decompressor's context, made for the first frame and reused; for one thread at a time.
 final class ZstdDecompressor {
-    private let context: OpaquePointer
+    /// It clears a hundred kilobytes, and many a store is opened of which no run is read.
+    private var made: OpaquePointer?
 
-    init() {
-        context = ZSTD_createDCtx()
+    deinit { ZSTD_freeDCtx(made) }
+
+    private var context: OpaquePointer {
+        if let made { return made }
+        let context = ZSTD_createDCtx()!
         ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, 27)
+        made = context
+        return context
     }
-
-    deinit { ZSTD_freeDCtx(context) }
 
     /// Decompresses into exactly the room that is given; the size in the frame is never trusted.
     func decompress(_ bytes: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer) throws {

@@ -90,7 +90,7 @@ extension Replica {
 
     private func savedCheckpoint() throws -> (size: UInt64, root: Hash256)? {
         guard let note = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.checkpoint) }), let key = try savedKey() else { return nil }
-        let checkpoint = try Checkpoint.open(String(decoding: note, as: UTF8.self), key: key)
+        let checkpoint = try CheckpointReader.shared.open(String(decoding: note, as: UTF8.self), key: key)
         // One over nothing proves nothing, and HELLO cannot name it.
         return checkpoint.size == 0 ? nil : (checkpoint.size, checkpoint.root)
     }
@@ -132,7 +132,7 @@ extension Replica {
         }
         let new: Checkpoint
         do {
-            new = try Checkpoint.open(welcome.checkpoint, key: key)
+            new = try CheckpointReader.shared.open(welcome.checkpoint, key: key)
         } catch {
             throw ReplicaError(.forked, "the hub's checkpoint is not signed by \(key): \(error)")
         }

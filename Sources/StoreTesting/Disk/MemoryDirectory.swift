@@ -31,11 +31,11 @@ package final class MemoryDirectory: Sendable {
     /// Copies the plain files of a directory into another, which must not be there. Locks stay behind: nobody holds the copy.
     package static func copy(_ from: String, to: String) {
         mkdir(to, 0o700)
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
         for name in names(from) where !name.hasSuffix("-lock") && name != "lock" {
             let source = open(from + "/" + name, O_RDONLY)
             let target = open(to + "/" + name, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
             precondition(source >= 0 && target >= 0, "\(from)/\(name) cannot be copied")
-            var buffer = [UInt8](repeating: 0, count: 1 << 16)
             while true {
                 let count = read(source, &buffer, buffer.count)
                 precondition(count >= 0, "\(from)/\(name) cannot be read")

@@ -144,13 +144,14 @@ package final class SimulatedDisk: DiskFaults {
                     failure = SystemError(call: "write", path: path, number: EIO)
                 case let fault: try Self.failure(fault, .write, path)
                 }
-                let size = UnsyncedFile.size(descriptor)
+                let status = UnsyncedFile.status(descriptor)
+                let size = status?.size ?? 0
                 if let free = state.bytesFree, offset + allowed > size + free {
                     allowed = max(0, size + free - offset)
                     failure = SystemError(call: "write", path: path, number: ENOSPC)
                 }
                 if let free = state.bytesFree { state.bytesFree = free - max(0, offset + allowed - size) }
-                state.remember(descriptor) { $0.willWrite(offset, allowed) }
+                state.remember(descriptor, status) { $0.willWrite(offset, allowed, fileBytes: size) }
                 return (allowed, failure)
             }
         }
@@ -160,9 +161,10 @@ package final class SimulatedDisk: DiskFaults {
         try with { state in
             Result { () throws(SystemError) in
                 try Self.failure(self.take(.truncate, path, &state), .truncate, path)
-                let old = UnsyncedFile.size(descriptor)
+                let status = UnsyncedFile.status(descriptor)
+                let old = status?.size ?? 0
                 if let free = state.bytesFree { state.bytesFree = free + old - size }
-                state.remember(descriptor) { if size < old { $0.willWrite(size, old - size) } }
+                state.remember(descriptor, status) { if size < old { $0.willWrite(size, old - size, fileBytes: old) } }
             }
         }
     }
@@ -215,10 +217,9 @@ package final class SimulatedDisk: DiskFaults {
 }
 
 extension SimulatedDisk.State {
-    mutating func remember(_ descriptor: CInt, _ note: (inout UnsyncedFile) -> Void) {
-        guard let identity = UnsyncedFile.Identity(descriptor) else { return }
-        if unsynced[identity] == nil { unsynced[identity] = UnsyncedFile(descriptor) }
-        note(&unsynced[identity]!)
+    mutating func remember(_ descriptor: CInt, _ status: (identity: UnsyncedFile.Identity, size: Int)?, _ note: (inout UnsyncedFile) -> Void) {
+        guard let status else { return }
+        note(&unsynced[status.identity, default: UnsyncedFile(descriptor, size: status.size)])
     }
 
     mutating func settle(_ descriptor: CInt) {

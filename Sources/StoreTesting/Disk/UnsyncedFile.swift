@@ -12,10 +12,13 @@ struct UnsyncedFile {
         let number: UInt64
 
         init?(_ descriptor: CInt) {
-            var status = stat()
-            guard fstat(descriptor, &status) == 0 else { return nil }
-            device = UInt64(status.st_dev)
-            number = UInt64(status.st_ino)
+            guard let found = UnsyncedFile.status(descriptor) else { return nil }
+            self = found.identity
+        }
+
+        init(device: UInt64, number: UInt64) {
+            self.device = device
+            self.number = number
         }
 
         static func < (left: Self, right: Self) -> Bool { (left.device, left.number) < (right.device, right.number) }
@@ -28,27 +31,34 @@ struct UnsyncedFile {
     /// Whole sectors (but for a file's last) as they were, in the order of the writes.
     private var before: [(sectors: Range<Int>, bytes: [UInt8])] = []
 
-    init(_ descriptor: CInt) {
+    init(_ descriptor: CInt, size: Int) {
         self.descriptor = dup(descriptor)
-        size = Self.size(descriptor)
+        self.size = size
     }
 
     func close() { closeDescriptor(descriptor) }
 
-    static func size(_ descriptor: CInt) -> Int {
+    /// Which file it is, and how large.
+    static func status(_ descriptor: CInt) -> (identity: Identity, size: Int)? {
         var status = stat()
-        return fstat(descriptor, &status) == 0 ? Int(status.st_size) : 0
+        guard fstat(descriptor, &status) == 0 else { return nil }
+        return (Identity(device: UInt64(status.st_dev), number: UInt64(status.st_ino)), Int(status.st_size))
     }
+
+    static func size(_ descriptor: CInt) -> Int { status(descriptor)?.size ?? 0 }
 
     static func size(_ path: String) -> Int {
         var status = stat()
         return stat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
-    mutating func willWrite(_ offset: Int, _ count: Int) {
+    /// - Parameter fileBytes: the file's size now.
+    mutating func willWrite(_ offset: Int, _ count: Int, fileBytes: Int) {
         if count == 0 { return }
         let first = offset / Self.sectorBytes
         let end = (offset + count + Self.sectorBytes - 1) / Self.sectorBytes
+        // Behind its end there is nothing to be read.
+        guard first * Self.sectorBytes < fileBytes else { return before.append((first..<end, [])) }
         let bytes = [UInt8](unsafeUninitializedCapacity: (end - first) * Self.sectorBytes) { buffer, count in
             count = max(0, pread(descriptor, buffer.baseAddress!, buffer.count, off_t(first * Self.sectorBytes)))
         }

@@ -48,8 +48,27 @@ extension DeviceNode {
 
     /// Logs of which it does not hold what it asked for.
     func lacking(_ replica: Replica) -> [String] {
+        var lacking: [String] = []
+        forEachLack(replica) { log, held, part, end in
+            lacking.append("\(log) at \(held), its newest part at \(part?.lastSeq ?? 0), of \(end), asked at \(asked)")
+            return true
+        }
+        return lacking
+    }
+
+    func isLacking(_ replica: Replica) -> Bool {
+        var isLacking = false
+        forEachLack(replica) { _, _, _, _ in
+            isLacking = true
+            return false
+        }
+        return isLacking
+    }
+
+    /// Visits the logs of which it does not hold what it asked for, until the closure says false.
+    private func forEachLack(_ replica: Replica, _ body: (LogID, _ held: Seq, Replica.Part?, _ end: Seq) -> Bool) {
         let parts = Dictionary(uniqueKeysWithValues: replica.parts.map { ($0.log, $0) })
-        return simulation.hub.history.ends(for: user).compactMap { log, end in
+        simulation.hub.history.forEachEnd(for: user) { log, end in
             let held = (try? replica.store.log.lastSeq(of: log)) ?? 0
             let part = parts[log]
             let last = max(held, part?.lastSeq ?? 0)
@@ -62,7 +81,7 @@ extension DeviceNode {
             } else {
                 isEnough = true
             }
-            return isEnough ? nil : "\(log) at \(held), its newest part at \(part?.lastSeq ?? 0), of \(end), asked at \(asked)"
+            return isEnough || body(log, held, part, end)
         }
     }
 }

@@ -41,6 +41,8 @@ final class DeviceNode: @unchecked Sendable {
     var discarded: [Event] = []
     /// As what the events of its outbox were sent.
     var origins: [Event: Set<OriginKey>] = [:]
+    /// The events that `origins` has by now, by their ids in the outbox.
+    var noted: [UInt64: (origin: OriginKey, event: Event)] = [:]
 
     /// A streamed message that its application goes on with.
     struct OpenAnswer {

@@ -135,11 +135,22 @@ struct HubHistory {
 
     /// The last seq of each log that a user may see now.
     func ends(for user: UserID) -> [LogID: Seq] {
-        if user == Token.service { return logs.mapValues { Seq($0.count) } }
         var result: [LogID: Seq] = [:]
-        for (id, people) in places { if let place = people[user] { result[.conversation(id)] = place.lastSeq } }
-        if let own = logs[.user(user)] { result[.user(user)] = Seq(own.count) }
+        forEachEnd(for: user) { log, seq in
+            result[log] = seq
+            return true
+        }
         return result
+    }
+
+    /// Visits them, until the closure says false.
+    func forEachEnd(for user: UserID, _ body: (LogID, Seq) -> Bool) {
+        if user == Token.service {
+            for (log, events) in logs where !body(log, Seq(events.count)) { return }
+            return
+        }
+        for (id, people) in places { if let place = people[user], !body(.conversation(id), place.lastSeq) { return } }
+        if let own = logs[.user(user)] { _ = body(.user(user), Seq(own.count)) }
     }
 
     /// Ascending.

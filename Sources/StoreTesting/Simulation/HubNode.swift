@@ -234,9 +234,11 @@ final class HubNode: @unchecked Sendable {
         case .events(let frame):
             events = frame.items.filter { $0.commitment == nil }.compactMap { try? EventCodec.decode(envelope: $0.envelope, body: $0.body) }
         case .base(let base):
-            let text = String(decoding: base.base, as: UTF8.self)
+            let told = Marks(in: base.base)
+            if told.numbers.isEmpty { break }
             for event in history.logs[base.log] ?? [] where history.isErased(event) {
-                if event.event.marks.contains(where: { text.contains($0) }) { simulation.found("\(base.log) \(event.seq) is erased, and a BASE tells it") }
+                let marks = Marks(in: "\(event.event.content)".utf8)
+                if !told.isDisjoint(with: marks) { simulation.found("\(base.log) \(event.seq) is erased, and a BASE tells it") }
             }
         default: break
         }
@@ -251,11 +253,4 @@ final class HubNode: @unchecked Sendable {
 /// A place for what is known only after it was asked for. `@unchecked Sendable`: a simulation has one thread.
 final class Reference<Value>: @unchecked Sendable {
     var value: Value?
-}
-
-extension Event {
-    /// The marks of its texts, each of which is another (`Simulation.text`).
-    fileprivate var marks: [String] {
-        "\(content)".split(separator: "‹").dropFirst().compactMap { text in text.firstIndex(of: "›").map { "‹\(text[...$0])" } }
-    }
 }

@@ -29,19 +29,22 @@ struct Observation {
             touched.formUnion(timelines.keys)
         }
         if last > position {
+            var new: [RecordedEvent] = []
+            try replica.store.log.replay(from: position + 1) { event in
+                new.append(event)
+                return true
+            }
             // As soon as it came, for what the device asks for now: what is allowed may be known only when the hub is back.
-            if position > 0, last > asked {
-                try replica.store.log.replay(from: max(position, asked) + 1) { event in
-                    guard asksFor(event.log) else { throw SimulationFailure("\(event.log) seq \(event.seq) came, and was not asked for") }
-                    return true
+            if position > 0 {
+                for event in new where event.position > asked && !asksFor(event.log) {
+                    throw SimulationFailure("\(event.log) seq \(event.seq) came, and was not asked for")
                 }
             }
             asked = last
             var isKnown = true
-            try replica.store.log.replay(from: position + 1) { event in
+            for event in new where isKnown {
                 isKnown = try isAllowed(event, user, hub)
                 touched.insert(event.event.conversation)
-                return isKnown
             }
             if isKnown { position = last }
         }

@@ -164,6 +164,21 @@ enum PeterNeumann {
         let error = #expect(throws: ProofError.self) { try Checkpoint.open(elsewhere, key: key.verifierKey) }
         #expect(error?.step == .checkpoint)
     }
+
+    @Test("what a reader has opened it opens again, and nothing else for its sake")
+    func reader() throws {
+        let reader = CheckpointReader()
+        let (key, stranger) = (try SigningKey(name: "example.com/store"), try SigningKey(name: "example.com/store"))
+        let checkpoints = try (0..<20).map { try Checkpoint(origin: "example.com/store", size: 1 + $0, root: root) }
+        for checkpoint in checkpoints + checkpoints.reversed() {
+            let note = try checkpoint.signed(by: key).encoded
+            for _ in 0..<2 { #expect(try reader.open(note, key: key.verifierKey) == checkpoint) }
+            #expect(throws: ProofError.self) { try reader.open(note, key: stranger.verifierKey) }
+            #expect(throws: ProofError.self) { try reader.open("9" + note, key: key.verifierKey) }
+            let mixed = try checkpoint.text + "\n" + checkpoints[3].signed(by: stranger).encoded.split(separator: "\n\n")[1]
+            #expect(throws: ProofError.self) { try reader.open(mixed, key: key.verifierKey) }
+        }
+    }
 }
 
 @Suite("Heads") struct HeadTests {
