@@ -53,4 +53,45 @@ import Testing
             #expect(try healed.store.isFold())
         }
     }
+
+    @Test("of a log whose row or secret is damaged, its first and its last event come again; no other log's", arguments: EventStore.LogRecord.allCases, [1, 3])
+    func logRecords(_ kind: EventStore.LogRecord, _ count: Int) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<5 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
+            let device = try world.device(ada)
+            for round in 0..<3 {
+                for index in 0..<60 { try await world.hubStore.send("round \(round), message \(index)", to: chats[index % 5], from: bob) }
+                try await world.sync(device)
+                try device.store.log.flush()
+            }
+            let pending = try device.append(message("made before the damage was found", in: chats[0], by: ada))
+            let path = device.store.log.path
+            try device.close()
+            for number in 0..<count { #expect(try EventStore.damageRecord(at: path, kind, number: number) == 5) }
+            #expect(try !EventStore.verify(at: path).problems.isEmpty)
+
+            let (saved, _) = try Replica.salvage(at: path)
+            #expect(saved == (5 - count) * 37)
+            let healed = try world.open(path, ada)
+            #expect(healed.outbox.map(\.event) == [pending.event])
+            #expect(!healed.isWhole)
+            // The hub goes on meanwhile, in all of them.
+            for chat in chats { try await world.hubStore.send("later", to: chat, from: bob) }
+            let session = world.follow(healed)
+            try await eventually { session.isSettled || session.end != nil }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            let received = session.log.withLock { $0.reduce(0) { if case .received(let events, _) = $1 { $0 + events } else { $0 } } }
+            #expect(received == count + 6)
+            for chat in chats {
+                #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+                #expect(try healed.store.timeline(of: chat, .newest, limit: 100) == world.hubStore.timeline(of: chat, .newest, limit: 100))
+            }
+            #expect(healed.outbox.isEmpty && healed.isWhole)
+            #expect(try healed.store.isFold())
+            try healed.close()
+            #expect(try EventStore.verify(at: path).problems.isEmpty)
+        }
+    }
 }

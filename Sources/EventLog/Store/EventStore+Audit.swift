@@ -30,6 +30,28 @@ extension EventStore {
         return seeds.isWhole ? seeds.spine.seed.bytes : seeds.encoded
     }
 
+    /// Lends the head and the secret of each log, as far as they can be read; `nil`: its secret is lost. Returns whether all logs' rows could be.
+    package func forEachReadableHead(_ body: (Head, _ secret: [UInt8]?) throws -> Void) throws -> Bool {
+        var isWhole = true
+        var logs: [LogID] = []
+        try forEachRow(withTrees: false, unreadable: { _, _ in isWhole = false }) { row, _ in
+            logs.append(row.id)
+            return true
+        }
+        func readable<R>(_ read: () throws -> R?) throws -> R? {
+            do { return try read() } catch let error as EventLogError where error.code == .damaged { return nil }
+        }
+        for log in logs {
+            // Where the journal holds its end, the head takes the secret too.
+            guard let head = try readable({ try head(of: log) }) else {
+                isWhole = false
+                continue
+            }
+            try body(head, readable { try secret(of: log) })
+        }
+        return isWhole
+    }
+
     /// Whether each log came with its secret from elsewhere, as all of a replica's do; a log that began here has a leaf of this store's own seeds.
     package var holdsOnlyAdoptedLogs: Bool {
         get throws {

@@ -205,4 +205,25 @@ extension EventStore {
             return runs.count
         }
     }
+
+    /// The archive's records of a log: which a test spoils.
+    package enum LogRecord: CaseIterable, Sendable { case row, secret }
+
+    /// Spoils the so-many-eth row or secret of a closed store. Answers how many there are.
+    package static func damageRecord(at path: String, _ kind: LogRecord, number: Int) throws -> Int {
+        let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
+        defer { archive.environment.close() }
+        let table = kind == .row ? archive.logs : archive.secrets
+        return try archive.environment.write { transaction in
+            var records: [(key: [UInt8], value: [UInt8])] = []
+            try transaction.forEach(table, from: []) { key, value in
+                records.append((Array(key), Array(value)))
+                return true
+            }
+            guard records.indices.contains(number) else { return records.count }
+            records[number].value[records[number].value.count / 2] ^= 0x10
+            try transaction.put(table, records[number].key, records[number].value)
+            return records.count
+        }
+    }
 }

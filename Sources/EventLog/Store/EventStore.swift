@@ -197,7 +197,7 @@ public final class EventStore: Sendable {
         journal = nil
         lockFile = nil
         replicaNumbers = Monitor([:])
-        let ring = try Self.keyRing(archive, file, state)
+        let ring = try Self.keyRing(archive, file, state, skipsUnreadable: options.skipsUnreadableSecrets)
         keys = Monitor((file, ring))
         writer = Monitor(Writer(archive: archive, state: state, tail: tail, store: id, options))
         folds = Self.slots(options)
@@ -240,7 +240,7 @@ public final class EventStore: Sendable {
         journal = try FileJournal(
             directory: path, store: id, bytesMax: options.journalBytesMax, recovered: recovered, archivedFrame: state.frame)
         tail = Tail(frames: recovered.frames, archived: state.position)
-        let ring = try Self.keyRing(archive, file, state)
+        let ring = try Self.keyRing(archive, file, state, skipsUnreadable: options.skipsUnreadableSecrets)
         keys = Monitor((file, ring))
         var numbers: [ReplicaID: UInt64] = [:]
         try archive.environment.read { [archive] transaction in
@@ -321,7 +321,7 @@ public final class EventStore: Sendable {
     }
 
     /// Opens the secrets with the key that the archive says they are wrapped with.
-    static func keyRing(_ archive: Archive, _ file: KeyFile, _ state: Archive.State) throws -> KeyRing {
+    static func keyRing(_ archive: Archive, _ file: KeyFile, _ state: Archive.State, skipsUnreadable: Bool = false) throws -> KeyRing {
         let key = file.next.map { $0.generation == state.keyGeneration } ?? false ? file.next! : file.current
         do {
             guard key.generation == state.keyGeneration else { throw CodecError(.badValue) }
@@ -333,6 +333,10 @@ public final class EventStore: Sendable {
                 try transaction.forEach(archive.secrets) { name, value in
                     let name = Array(name)
                     let number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                    if skipsUnreadable, Archive.unsealed(name, value) == nil {
+                        ring.isExplicitOnly = true
+                        return true
+                    }
                     let raw = try Wrapping.unwrap(Archive.open(name, value, "a log's secret"), key: key.secret, for: "log \(number)")
                     guard let seeds = PuncturedSeeds(encoded: raw) else { throw CodecError(.badValue) }
                     ring.explicit[number] = seeds

@@ -188,7 +188,7 @@ final class Flusher {
                 }
                 if memory.logs[place].cursor == nil {
                     let number = memory.logs[place].row.number
-                    let seeds = ring.explicit[number] ?? memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) }
+                    let seeds = ring.explicit[number] ?? (ring.isExplicitOnly ? nil : memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) })
                     memory.logs[place].cursor = seeds?.cursor()
                 }
                 let erased = frame.commitment(index)

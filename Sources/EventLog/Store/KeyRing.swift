@@ -4,6 +4,8 @@
 struct KeyRing: Sendable {
     var master: PuncturedSeeds { didSet { version = Version() } }
     var explicit: [UInt64: PuncturedSeeds] = [:] { didSet { version = Version() } }
+    /// Some of the logs' own secrets cannot be read, nor told from those of logs that never had one: none is derived then.
+    var isExplicitOnly = false
     /// Another one after each change: whoever keeps what it derived compares by identity.
     private(set) var version = Version()
 
@@ -14,6 +16,7 @@ struct KeyRing: Sendable {
     /// The seeds of a log; `nil` if its secret is lost.
     func seeds(ofLog number: UInt64) -> PuncturedSeeds? {
         if let own = explicit[number] { return own }
+        if isExplicitOnly { return nil }
         return master.leaf(at: number).map { PuncturedSeeds(root: $0) }
     }
 

@@ -28,6 +28,8 @@ public struct StoreOptions: Sendable {
     /// Told of events that have just become visible, in commit order, by the thread that committed them; of none when a relaxed store's sync showed
     /// in the log what was folded before.
     package var observer: (@Sendable ([RecordedEvent]) -> Void)?
+    /// For whoever saves what can be read: logs whose secrets cannot be are as good as absent, and the others' can be had.
+    package var skipsUnreadableSecrets = false
     /// The store starts no thread: whoever appends leads, and a commit ends with the flush that it asked for. For one thread, as in a simulation.
     package var runsInline = false
     /// Milliseconds since 1970 for the events that the store accepts; `nil`: the system's clock.

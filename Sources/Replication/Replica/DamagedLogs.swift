@@ -5,8 +5,12 @@ internal import ConversationStore
 /// For one thread at a time: the replica guards it.
 struct DamagedLogs {
     private let side: SideStore
-    /// What each had before, which it must have again.
+    /// What each had before, which it must have again. Where that went with the damage, the size alone is known, of the events that were saved.
     private var heads: [LogID: LogHead] = [:]
+    /// Of these the hub was asked for its head, and keeping what it sends compares that with what is held.
+    private var comparing: Set<LogID> = []
+    /// The root of a head of which the size alone is known: no tree has it.
+    static let unknownRoot = Hash256(bytes: [UInt8](repeating: 0, count: Hash256.byteCount))!
 
     init(_ side: SideStore) throws {
         self.side = side
@@ -44,15 +48,20 @@ struct DamagedLogs {
         }
     }
 
-    /// The next gap of each log.
-    func wishes(in store: EventStore) throws -> [Fetch] {
-        try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }
+    /// The next gap of each log: what a session begins with.
+    mutating func wishes(in store: EventStore) throws -> [Fetch] {
+        comparing = []
+        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }
     }
 
-    private func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
+    private mutating func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
         guard let head = heads[log] else { return nil }
         let held = try store.lastSeq(of: log)
-        guard held < head.size else { return nil }
+        guard held < head.size else {
+            // Its last event comes with the hub's head there.
+            guard head.root == Self.unknownRoot, comparing.insert(log).inserted else { return nil }
+            return Fetch(log: log, from: head.size, through: head.size)
+        }
         let next = try firstAhead(of: log, behind: held)
         return Fetch(log: log, from: held + 1, through: next.map { $0 - 1 } ?? head.size)
     }
@@ -82,7 +91,7 @@ struct DamagedLogs {
             }
         }
         if let wish = try wish(for: log, in: store) { return wish }
-        guard try trees.tree(of: log, through: head.size)?.root() == head.root else {
+        guard try head.root == Self.unknownRoot || trees.tree(of: log, through: head.size)?.root() == head.root else {
             throw ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
         }
         heads[log] = nil

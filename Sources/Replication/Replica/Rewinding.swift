@@ -44,7 +44,9 @@ enum Rewinding {
         let secrets = try Secrets(of: path, options)
         var held: [LogID: Seq] = [:]
         var ahead: [RecordedEvent] = []
-        var saved = 0
+        /// Of logs whose rows or secrets are lost. Their first events come again from the hub, with their secrets; the others stand behind that gap.
+        var orphans: [LogID: [RecordedEvent]] = [:]
+        var saved = 0, read: Position = 0
         var lost: [String] = []
         var log = options.store.log
         log.access = .readWrite
@@ -59,8 +61,13 @@ enum Rewinding {
                 fresh = [:]
             }
             try EventStore.salvage(at: path) { event in
+                read += 1
                 let last = held[event.log] ?? 0
-                guard event.seq > last, let secret = secrets.known[event.log] else { return }
+                guard let secret = secrets.known[event.log] else {
+                    if secrets.heads != nil { orphans[event.log, default: []].append(event) }
+                    return
+                }
+                guard event.seq > last else { return }
                 guard event.seq == last + 1 else { return ahead.append(event) }
                 if last == 0 { fresh[event.log] = secret }
                 held[event.log] = event.seq
@@ -87,7 +94,13 @@ enum Rewinding {
             // What each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is where something came behind the
             // cursor: a hub that was set back since may not have it any more, and nothing would tell.
             let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            if var heads = secrets.heads, secrets.lastPosition == place {
+            for events in orphans.values { ahead += events.filter { $0.seq > 1 } }
+            // Where a row is lost, its log's events tell how far it went, if none of them is lost as well.
+            let isKnown = secrets.areAllHeads || read == secrets.lastPosition
+            if var heads = secrets.heads, secrets.lastPosition == place, isKnown {
+                for (log, events) in orphans where heads[log] == nil {
+                    heads[log] = LogHead(size: events.map(\.seq).max()!, root: DamagedLogs.unknownRoot)
+                }
                 // What an earlier damage took and no hub has brought yet is still missing.
                 for (log, head) in try DamagedLogs.heads(transaction) where head.size > heads[log]?.size ?? 0 { heads[log] = head }
                 try DamagedLogs.put(heads.filter { held[$0.key] != $0.value.size }, ahead: ahead, &transaction)
@@ -107,7 +120,9 @@ enum Rewinding {
     /// The logs' secrets and heads, if the store can be opened at all.
     private struct Secrets {
         var known: [LogID: [UInt8]] = [:]
+        /// Those that can be read; `nil`: the store cannot even be opened.
         var heads: [LogID: LogHead]?
+        var areAllHeads = false
         var lastPosition: Position = 0
         /// Whether they came from a hub.
         var areAdopted = false
@@ -116,6 +131,7 @@ enum Rewinding {
             var log = options.store.log
             log.access = .existing
             log.folds = []
+            log.skipsUnreadableSecrets = true
             let store: EventStore
             do { store = try EventStore.open(at: path, options: log) } catch let error as EventLogError where error.code == .damaged { return }
             // What it cannot archive any more is read from its journal as it lies.
@@ -123,17 +139,11 @@ enum Rewinding {
             lastPosition = store.lastPosition
             areAdopted = (try? store.holdsOnlyAdoptedLogs) ?? false
             var heads: [LogID: LogHead] = [:]
-            do {
-                try store.forEachHead { head in
-                    heads[head.log] = LogHead(size: head.size, root: head.root)
-                    known[head.log] = try store.secret(of: head.log)
-                    return true
-                }
-                self.heads = heads
-            } catch let error as EventLogError where error.code == .damaged {
-                // Without their secrets events cannot be kept: the hub has them.
-                known = [:]
+            areAllHeads = try store.forEachReadableHead { head, secret in
+                heads[head.log] = LogHead(size: head.size, root: head.root)
+                known[head.log] = secret
             }
+            self.heads = heads
         }
     }
 
