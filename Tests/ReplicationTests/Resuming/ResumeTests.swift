@@ -345,26 +345,34 @@ import Testing
         }) { world in
             let talks = try await Talks(world, count: 24, rounds: 8)
             let device = try world.device(bob)
-            let count = Monitor(0)
             let changed = Monitor<Set<LogID>>([])
+            let isOver = Monitor(false)
             let liar = Between(world.hub, device) { frame in
-                if count.withLock({ $0 >= 7 }) { return nil }
-                if case .progress = frame { count.withLock { $0 += 1 } }
-                guard case .events(var events) = frame, count.withLock({ $0 > 3 }) else { return frame }
-                // In the middle of logs that go on, where nothing tells.
-                let headed = Set(talks.ids.dropLast(8).map { LogID.conversation($0) }).union(events.logs.filter { $0.head != nil }.map(\.log))
-                for place in events.items.indices {
-                    guard var event = try? EventCodec.decode(envelope: events.items[place].envelope, body: events.items[place].body),
-                        !headed.contains(event.log), case .messageSent(var message) = event.event.content
-                    else { continue }
-                    message.text = "made up"
-                    event.event.content = .messageSent(message)
-                    (events.items[place].envelope, events.items[place].body) = EventCodec.encode(event)
-                    _ = changed.withLock { $0.insert(event.log) }
+                if isOver.withLock({ $0 }) { return nil }
+                let notes: [LogNote]
+                var events: [RecordedEvent]
+                switch frame {
+                case .progress:
+                    // A part is told behind what was made up, and then the line breaks.
+                    isOver.withLock { $0 = changed.withLock { !$0.isEmpty } }
+                    return frame
+                case .events(let some):
+                    (notes, events) = (some.logs, some.items.compactMap { try? EventCodec.decode(envelope: $0.envelope, body: $0.body) })
+                case .segment(let segment): (notes, events) = (segment.logs, (try? SegmentCodec.decode(segment.run)) ?? [])
+                default: return frame
                 }
-                return .events(events)
+                // In the middle of logs that go on, where nothing tells.
+                let headed = Set(talks.ids.dropLast(8).map { LogID.conversation($0) }).union(notes.filter { $0.head != nil }.map(\.log))
+                for place in events.indices where !headed.contains(events[place].log) {
+                    guard case .messageSent(var message) = events[place].event.content else { continue }
+                    message.text = "made up"
+                    events[place].event.content = .messageSent(message)
+                    _ = changed.withLock { $0.insert(events[place].log) }
+                }
+                guard let run = try? SegmentEncoder().encode(events) else { return frame }
+                return .segment(SegmentFrame(run: run, logs: notes))
             }
-            try await eventually { count.withLock { $0 } >= 7 }
+            try await eventually { isOver.withLock { $0 } }
             try await Task.sleep(for: .milliseconds(300))
             liar.lose()
             try await eventually { liar.hasEnded }
