@@ -49,3 +49,15 @@ final class Between: Sendable {
     /// The connection is lost.
     func lose() { ends.withLock { $0.replica }?.disconnected() }
 }
+
+extension Frame {
+    /// A SEGMENT as the EVENTS that it holds. Which of the two a hub sends is a matter of time: ten seconds later it has flushed them.
+    var asEvents: Frame {
+        guard case .segment(let segment) = self, let events = try? SegmentCodec.decode(segment.run) else { return self }
+        let items = events.map { event in
+            let (envelope, body) = EventCodec.encode(event)
+            return EventsFrame.Item(envelope: envelope, body: event.isErased ? [] : body, commitment: event.commitment)
+        }
+        return .events(EventsFrame(items: items, logs: segment.logs))
+    }
+}

@@ -4,14 +4,17 @@ import Testing
 @testable import Replication
 
 @Suite("What vouches for events") struct VouchingTests {
-    @Test("events that no head vouches for end the session, whoever left it out", .timeLimit(.minutes(20))) func withoutHead() async throws {
+    @Test("events that no head vouches for end the session, whoever left it out", .timeLimit(.minutes(20)), arguments: [false, true]) func withoutHead(
+        _ isFlushed: Bool
+    ) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let device = try world.device(ada)
             try await world.sync(device)
             _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            if isFlushed { try world.hubStore.log.flush() }
             let liar = Between(world.hub, device) { frame in
-                guard case .events(var events) = frame else { return frame }
+                guard case .events(var events) = frame.asEvents else { return frame }
                 for place in events.logs.indices { events.logs[place].head = nil }
                 return .events(events)
             }
@@ -28,7 +31,7 @@ import Testing
         _ world: World, _ device: Replica, _ change: @escaping @Sendable (inout RecordedEvent) -> Void, scope: Scope = .mine, until: () throws -> Bool
     ) async throws {
         let liar = Between(world.hub, device, scope) { frame in
-            guard case .events(var events) = frame else {
+            guard case .events(var events) = frame.asEvents else {
                 if case .caughtUp = frame { return nil }
                 return frame
             }
@@ -85,7 +88,7 @@ import Testing
             try await world.sync(device)
             _ = try await world.hubStore.append(message("one", in: chat, by: bob))
             let liar = Between(world.hub, device) { frame in
-                guard case .events(var events) = frame, let item = events.items.last,
+                guard case .events(var events) = frame.asEvents, let item = events.items.last,
                     var event = try? EventCodec.decode(envelope: item.envelope, body: item.body)
                 else { if case .caughtUp = frame { return nil } else { return frame } }
                 for place in events.logs.indices { events.logs[place].head = nil }

@@ -16,12 +16,17 @@ final class World {
     private(set) var hub: Hub
     private var devices: [Replica] = []
     private var places = 0
+    private let change: (inout HubOptions) -> Void
 
-    init() throws {
+    /// - Parameter change: of the hub's options, each time it is opened.
+    init(_ change: @escaping (inout HubOptions) -> Void = { _ in }) throws {
+        self.change = change
         directory = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-\(UUID().uuidString)").path
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         hubStore = try ConversationStore.open(at: directory + "/hub")
-        hub = try Hub(store: hubStore, options: .anyUser())
+        var options = HubOptions.anyUser()
+        change(&options)
+        hub = try Hub(store: hubStore, options: options)
     }
 
     func device(_ user: UserID) throws -> Replica {
@@ -111,6 +116,7 @@ final class World {
         hubStore = try ConversationStore.open(at: directory + "/hub")
         var options = HubOptions.anyUser()
         options.log = log
+        change(&options)
         hub = try Hub(store: hubStore, options: options)
     }
 
@@ -162,8 +168,8 @@ final class World {
     }
 }
 
-func withWorld(_ body: (World) async throws -> Void) async throws {
-    let world = try World()
+func withWorld(_ change: @escaping (inout HubOptions) -> Void = { _ in }, _ body: (World) async throws -> Void) async throws {
+    let world = try World(change)
     do {
         try await body(world)
     } catch {

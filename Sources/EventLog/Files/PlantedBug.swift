@@ -36,6 +36,12 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case misHashErased
     /// Of what happened while a device was away, it is sent the newest conversation only.
     case forgetMissed
+    /// A hub tells of a lot that it was sent before it was.
+    case tellProgressEarly
+    /// A replica takes what was told of a part for all.
+    case takePartForAll
+    /// Of what an earlier session has not begun to send, nothing is sent.
+    case forgetUncovered
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

@@ -45,7 +45,9 @@ extension EventStore {
     }
 
     /// The first event of a log that stands after a position; `nil` if the log has none there.
-    package func firstSeq(of log: LogID, after position: Position) throws -> Seq? {
+    ///
+    /// - Parameter isRunEnd: whether a run of the archive begins behind the position: then none has to be read.
+    package func firstSeq(of log: LogID, after position: Position, isRunEnd: Bool = false) throws -> Seq? {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
         let (_, first, positions) = tailPlaces(of: log)
@@ -58,7 +60,7 @@ extension EventStore {
                 if slices[middle].run <= position { low = middle + 1 } else { high = middle }
             }
             // The slice before may go on behind the position; the next one stands behind it whole.
-            if low > 0, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
+            if low > 0, !isRunEnd, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
             if low < slices.count { return slices[low].firstSeq }
         }
         let index = Self.count(of: positions, upTo: position)

@@ -8,6 +8,8 @@ package struct Feed {
         var next: Seq
         /// `Seq.max`: to the end of what may be seen.
         var through: Seq
+        /// Its head is told with each of its frames: what is held beside a log, behind a BASE with `first`, is compared as a whole if any of it is doubtful.
+        var tellsHeads: Bool
     }
 
     /// A frame's worth of events.
@@ -32,7 +34,12 @@ package struct Feed {
     /// The others: of a log whose first run has not been read, no later one may be sent.
     private var planned: Set<LogID> = []
     /// Logs that are planned together next, if not all are.
-    private var groupSize = Self.firstGroup
+    private var groupSize: Int
+    private let firstGroup: Int
+    /// Those of `unplanned` of which an earlier session has sent something up to one position: they go on as one lot.
+    private var together = 0..<0
+    /// Another one each time when `planned` loses a log that is not done, or takes new ones.
+    package private(set) var lot = 0
     /// The archive's runs that hold something wanted, descending.
     private var runs: [Position] = []
     /// In which run each planned log's archived events end.
@@ -41,22 +48,41 @@ package struct Feed {
     private var rest: [LogID] = []
     private var resting: Set<LogID> = []
 
-    package init() {}
+    /// - Parameter firstGroup: how many logs the first lot has.
+    package init(firstGroup: Int = 64) {
+        self.firstGroup = firstGroup
+        groupSize = firstGroup
+    }
 
     package var isEmpty: Bool { wishes.isEmpty }
     package var count: Int { wishes.count }
 
+    /// Whether something of a log has not been sent yet.
+    package func wants(_ log: LogID) -> Bool { wishes[log] != nil }
+
+    /// Whether a log is of the lot that is being sent: of these all that is wanted up to ``sentThrough`` was.
+    package func isUnderWay(_ log: LogID) -> Bool { planned.contains(log) }
+
+    /// `nil`: it cannot be told now.
+    package var sentThrough: Position? { runs.last.map { $0 - 1 } }
+
+    /// How many logs wait for their lot.
+    package var waiting: Int { unplanned.count }
+
+    /// Those of the waiting go as one lot.
+    package mutating func keepTogether(_ waiting: Range<Int>) { together = waiting }
+
     /// Asks for a log's events from a seq on.
-    package mutating func want(_ log: LogID, from seq: Seq, through last: Seq = .max) {
+    package mutating func want(_ log: LogID, from seq: Seq, through last: Seq = .max, tellsHeads: Bool = false) {
         if let known = wishes[log] {
             // It goes on from where it is, unless more is asked for than before.
             guard seq < known.next || last > known.through else { return }
-            wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through))
+            wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through), tellsHeads: known.tellsHeads || tellsHeads)
             guard seq < known.next else { return }
         } else {
-            wishes[log] = Wish(next: seq, through: last)
+            wishes[log] = Wish(next: seq, through: last, tellsHeads: tellsHeads)
         }
-        planned.remove(log)
+        if planned.remove(log) != nil { lot += 1 }
         if queued.insert(log).inserted { unplanned.append(log) }
     }
 
@@ -78,7 +104,7 @@ package struct Feed {
     }
 
     /// Each further group is so many times as large: a run is read a few times more than once, however many conversations it has.
-    private static let firstGroup = 64, groupFactor = 8
+    private static let groupFactor = 8
 
     /// Looks up the runs of the logs that come next. Answers whether there were any.
     private mutating func plan(_ source: Source) throws -> Bool {
@@ -93,12 +119,16 @@ package struct Feed {
         }
         // A large run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
         var group = unplanned[...]
-        if unplanned.count > groupSize, oldest < .max {
+        var count = min(groupSize, unplanned.count - together.upperBound)
+        if count <= 0 { count = unplanned.count - together.lowerBound }
+        if unplanned.count > count, oldest < .max {
             let whole = try wanted(oldest, source, atLast: true)
-            if whole?.bytes.count ?? 0 < Replica.wholeBytesMin { group = unplanned.suffix(groupSize) }
+            if whole?.bytes.count ?? 0 < Replica.wholeBytesMin { group = unplanned.suffix(count) }
         }
-        groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : Self.firstGroup
+        groupSize = group.count < unplanned.count ? groupSize * Self.groupFactor : firstGroup
         unplanned.removeLast(group.count)
+        if unplanned.count <= together.lowerBound { together = 0..<0 }
+        lot += 1
         queued.subtract(group)
         var found = Set(runs)
         for log in group where wishes[log] != nil {
@@ -218,7 +248,7 @@ package struct Feed {
     /// - Parameter isEnd: whether the log's last run was sent; where all that is wanted was, the head is told too: nothing else vouches for it.
     private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote? {
         var note = LogNote(log: log)
-        let isEnd = isEnd || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log))
+        let isEnd = isEnd || wishes[log]?.tellsHeads ?? false || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log))
         if first == 1 { note.secret = try source.store.secret(of: log) }
         if isEnd, let tree = try source.heads.tree(of: log, through: last) { note.head = LogHead(size: tree.end, root: tree.root()) }
         return note.secret.isEmpty && note.head == nil ? nil : note

@@ -254,6 +254,9 @@ public struct HubOptions: Sendable {
     /// A new device's first screen: conversations with their newest messages, and further rows of its lobby.
     package var firstScreenConversations = 20
     package var firstScreenLobby = 50
+    /// How many logs the first lot of a first sync has, and behind how many bytes of events PROGRESS is told.
+    package var firstLot = 64
+    package var progressBytes = 64 << 10
 
     /// Without a way to check tokens, nobody is let in.
     public init(

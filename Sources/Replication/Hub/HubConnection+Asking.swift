@@ -42,6 +42,7 @@ extension HubConnection {
 
     private func answer() {
         var isAnswered = false
+        let hadToWait = awaitsHeads
         guarded {
             while !questions.isEmpty, allowance.isLeft(at: now) {
                 isAnswered = true
@@ -63,7 +64,8 @@ extension HubConnection {
         }
         guard isAnswered, session.isOpen else { return }
         toldPosition = nil
-        pump()
+        // Behind the heads a PING is on its way: until PONG a replica takes no run as it lies.
+        if hadToWait, !awaitsHeads { wake() } else { pump() }
     }
 
     private func fetch(_ wishes: [Fetch]) throws {
@@ -117,29 +119,50 @@ extension HubConnection {
         allowance.spend(effort)
         // Of names that the peer makes up nothing is remembered.
         if size == item.head.size, root == item.head.root, !isProbe {
-            if seq > size { try want(item.log, from: size + 1) }
-            if seq > 0 { named.insert(item.log) }
+            // What goes first is known only when all is named.
+            if awaitsHeads, seq > 0 { named[item.log] = size + 1 } else if seq > size { try want(item.log, from: size + 1) }
             return nil
         }
         if seq > 0 {
             offered.insert(item.log)
-            if !isProbe { named.insert(item.log) }
+            if !isProbe, awaitsHeads { named[item.log] = .some(nil) }
         } else {
             hasDenied = true
         }
         return HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root))
     }
 
-    /// What the replica did not name it does not have.
+    /// What the replica did not name it does not have, but for what an earlier session has told that it sent.
     private func endComparison(_ identity: Identity) throws {
-        for change in hub.withIndex({ $0.changes(for: identity, seesEverything: seesEverything, after: 0) })
-        where !named.contains(change.log) && isInScope(change.log) {
-            // Of newest parts only those are sent that the screen has.
-            if case .newest = scope, case .conversation = change.log { continue }
-            try want(change.log, from: 1)
+        var part = 0..<0
+        // Mostly one position: where a run ended.
+        var ends: [Position: Bool] = [:]
+        for entry in try awaited ?? all(identity) {
+            guard let from = try named[entry.log] ?? first(of: entry, &ends), visibleSeq(entry.log) >= from else { continue }
+            let place = feed.waiting
+            try want(entry.log, from: from)
+            if entry.isPart { part = (part.isEmpty ? place : part.lowerBound)..<feed.waiting }
         }
-        if case .newest = scope { screen += try FirstScreen(hub, identity, scope).pages().filter { !named.contains(.conversation($0.conversation)) } }
-        named = []
-        awaitsHeads = false
+        feed.keepTogether(part)
+        if case .newest = scope { screen += try FirstScreen(hub, identity, scope).pages().filter { named[.conversation($0.conversation)] == nil } }
+        (named, awaited, awaitsHeads) = ([:], nil, false)
+    }
+
+    private func all(_ identity: Identity) throws -> [Awaited] {
+        let (changes, now) = changes(after: 0, identity)
+        cover(changes, at: now, told: nil)
+        // Of newest parts only those are sent that the screen has.
+        return changes.filter { change in
+            if scope.isOfParts, case .conversation = change.log { return named[change.log] != nil }
+            return true
+        }.map { Awaited(log: $0.log, reach: 0, isPart: false) }
+    }
+
+    private func first(of entry: Awaited, _ runEnds: inout [Position: Bool]) throws -> Seq? {
+        if entry.reach == 0 { return PlantedBug.forgetUncovered.isPlanted && awaited != nil ? nil : 1 }
+        let store = hub.store.log
+        let isEnd = try runEnds[entry.reach] ?? (store.storedRun(containing: entry.reach + 1)?.firstPosition == entry.reach + 1)
+        runEnds[entry.reach] = isEnd
+        return try store.firstSeq(of: entry.log, after: entry.reach, isRunEnd: isEnd)
     }
 }

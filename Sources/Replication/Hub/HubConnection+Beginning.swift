@@ -10,7 +10,7 @@ extension HubConnection {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
             let signed = try hub.headsLog.newest()
-            let isGone = try !isValid(hello.cursor, hello) || !holds(hello, signed?.checkpoint)
+            let isGone = try !isValid(hello.progress?.cursor ?? hello.cursor, hello) || !holds(hello, signed?.checkpoint)
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
                 store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: isGone, checkpoint: "", consistency: [])
@@ -18,9 +18,17 @@ extension HubConnection {
                 (welcome.checkpoint, welcome.checkpointKey) = (note, try hub.store.log.verifierKey())
                 if hello.checkpointSize > 0 { welcome.consistency = try hub.headsLog.consistency(from: hello.checkpointSize, to: checkpoint) }
             }
-            awaitsHeads = welcome.isGone
+            // Where the cursor covers a part, what the peer holds beside that is not sent again.
+            awaitsHeads = isGone || hello.progress != nil
             let effects = session.welcome(welcome, at: now)
-            if !isGone { try want(after: hello.cursor?.position ?? 0, identity, hello) }
+            tellsProgress = hello.takesProgress && !scope.isOfParts
+            if !isGone {
+                if let progress = hello.progress {
+                    try expect(what: progress, identity)
+                } else {
+                    try want(after: hello.cursor?.position ?? 0, identity, hello)
+                }
+            }
             perform(effects)
         }
     }
@@ -46,10 +54,25 @@ extension HubConnection {
         return hello.checkpointRoot.map { $0 == root } ?? true
     }
 
+    /// The user's logs in the scope that changed behind a position, by their last events, and where the hub stands.
+    func changes(after position: Position, _ identity: Identity) -> (changes: [HubIndex.Change], position: Position) {
+        let (now, all) = hub.withIndex { ($0.position, $0.changes(for: identity, seesEverything: seesEverything, after: position)) }
+        return (all.filter { isInScope($0.log) }.sorted { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }, now)
+    }
+
+    /// Tells from here on what of these logs was sent, if the peer wants to know.
+    func cover(_ changes: [HubIndex.Change], at position: Position, told: PartialCursor?) {
+        guard tellsProgress else { return }
+        coverage = Coverage(position: position, logs: changes.map { ($0.log, $0.lastPosition) }, told: told)
+        untoldBytes = hub.options.progressBytes
+    }
+
     /// Finds what a replica at a position lacks: the user's logs that changed since, each from its first event behind that position.
     private func want(after position: Position, _ identity: Identity, _ hello: Hello) throws {
-        var changes = hub.withIndex { $0.changes(for: identity, seesEverything: seesEverything, after: position) }.filter { isInScope($0.log) }
-        changes.sort { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }
+        let (all, now) = changes(after: position, identity)
+        var changes = all
+        // Of a cursor that covers all every PROGRESS would say less.
+        if position == 0 { cover(changes, at: now, told: nil) }
         if PlantedBug.forgetMissed.isPlanted { changes = changes.suffix(1) }
         let isNewest = if case .newest = scope { true } else { false }
         if position == 0, hello.wantsFirstScreen || isNewest { screen = try FirstScreen(hub, identity, scope).pages()[...] }
@@ -62,7 +85,7 @@ extension HubConnection {
                 continue
             }
             guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
-            if change.joinedSeq >= first || change.leftSeq >= first {
+            if change.hasComeOrGone(since: first) {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
                 if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
             } else {
@@ -72,10 +95,52 @@ extension HubConnection {
         held += Self.frames(of: offers)
     }
 
+    /// Finds the same for a replica that an earlier session has sent only a part. It says itself what it holds beside that, and is sent nothing before.
+    private func expect(what progress: PartialCursor, _ identity: Identity) throws {
+        let position = progress.cursor.position
+        let (all, now) = changes(after: 0, identity)
+        var lacking: [HubIndex.Change] = []
+        var awaited: [Awaited] = []
+        var offers: [HeadsFrame.Item] = []
+        for change in all {
+            let first = change.lastPosition > position ? try hub.store.log.firstSeq(of: change.log, after: position) : nil
+            if let first, change.hasComeOrGone(since: first), change.leftSeq > 0 {
+                if let offer = try offer(change.log) { offers.append(offer) }
+            } else if let first, change.hasComeOrGone(since: first) || first == 1 {
+                awaited.append(Awaited(log: change.log, reach: 0, isPart: false))
+            } else {
+                // Where it stood at the cursor.
+                let last = try first.map { try hub.store.log.event(in: change.log, at: $0 - 1)?.position ?? 0 } ?? change.lastPosition
+                let reach = progress.reach(last)
+                if change.lastPosition <= reach { continue }
+                awaited.append(Awaited(log: change.log, reach: reach, isPart: first == nil && last >= progress.partFrom))
+            }
+            lacking.append(change)
+        }
+        held += Self.frames(of: offers)
+        self.awaited = awaited
+        cover(lacking, at: now, told: progress)
+    }
+
     func offer(_ log: LogID) throws -> HeadsFrame.Item? {
         let seq = visibleSeq(log)
         guard seq > 0, let tree = try hub.heads.tree(of: log, through: seq) else { return nil }
         offered.insert(log)
         return HeadsFrame.Item(log: log, head: LogHead(size: seq, root: tree.root()))
     }
+}
+
+extension HubConnection {
+    /// A log that an earlier session has sent up to a position, which may be none of it.
+    struct Awaited {
+        var log: LogID
+        var reach: Position
+        /// It was of the lot that was under way then.
+        var isPart: Bool
+    }
+}
+
+extension HubIndex.Change {
+    /// Whether its user came or left at a seq or behind it.
+    fileprivate func hasComeOrGone(since seq: Seq) -> Bool { joinedSeq >= seq || leftSeq >= seq }
 }

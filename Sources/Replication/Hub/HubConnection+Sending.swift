@@ -25,6 +25,7 @@ extension HubConnection {
                 for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
                 return try feedSome()
             }
+            for log in changed.keys { coverage?.note(log) }
             var offers: [HeadsFrame.Item] = []
             for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) where isInScope(log) && !offered.contains(log) {
                 guard joined.contains(log) else {
@@ -55,7 +56,7 @@ extension HubConnection {
             send(bytes)
         }
         if let piece = try feed.piece(of: part.events, whole: part.whole, source) { transmit(piece) }
-        for (log, seq) in part.beginnings { feed.want(log, from: seq) }
+        for (log, seq) in part.beginnings { feed.want(log, from: seq, tellsHeads: true) }
     }
 
     /// Sends a log's events from a seq on. Where what the peer may see begins later, the state before that comes first.
@@ -64,7 +65,7 @@ extension HubConnection {
         var effort = Effort()
         let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
         allowance.spend(effort)
-        if seq >= first { return feed.want(log, from: seq, through: last) }
+        if seq >= first { return feed.want(log, from: seq, through: last, tellsHeads: first > 1) }
         // The state of no message: what follows it is wanted when it goes.
         if let place = screen.firstIndex(where: { $0.conversation == id }) {
             screen[place].from = seq
@@ -85,6 +86,7 @@ extension HubConnection {
     private func transmit(_ piece: Feed.Piece) {
         let bytes = piece.frame.encoded()
         session.fed(bytes: bytes.count)
+        untoldBytes += bytes.count
         hub.counters.sent(bytes.count, events: piece.events)
         send(bytes)
     }
@@ -100,19 +102,33 @@ extension HubConnection {
                 try sendScreen(identity)
                 continue
             }
+            tellProgress()
             guard let piece = try feed.next(source) else { return tellPosition() }
             transmit(piece)
         }
         wake()
     }
 
+    /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
+    private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || hasDenied || awaitsHeads }
+
+    /// Says what the peer has before it has everything.
+    private func tellProgress() {
+        guard untoldBytes >= hub.options.progressBytes, coverage != nil, !isUnsettled else { return }
+        untoldBytes = 0
+        let now = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
+        let progress = coverage!.progress(feed, now: now) { Cursor(store: hub.id, incarnation: hub.incarnation, position: $0) }
+        if let progress { transmit(.progress(progress)) }
+    }
+
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
-        let isUnfinished = !feed.isEmpty || !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || hasDenied || awaitsHeads
+        let isUnfinished = !feed.isEmpty || isUnsettled
         guard !isUnfinished || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         toldPosition = position
+        coverage = nil
         transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
     }
 }

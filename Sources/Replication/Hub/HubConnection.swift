@@ -10,7 +10,7 @@ public final class HubConnection: @unchecked Sendable {
     private let close: @Sendable (Bye) -> Void
     let mailbox: Mailbox
     var session: HubSession
-    var feed = Feed()
+    var feed: Feed
     var scope = Scope.mine
     /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
     var scopeNames: Set<ConversationID>?
@@ -19,10 +19,18 @@ public final class HubConnection: @unchecked Sendable {
     var offered: Set<LogID> = []
     /// The peer named logs of which it may see nothing: it must set itself right, and nothing is caught up before.
     var hasDenied = false
-    /// The peer's cursor is gone: its heads are awaited.
+    /// The peer's cursor is gone, or covers only a part: its heads are awaited.
     var awaitsHeads = false
-    /// Logs that the peer named among its heads.
-    var named: Set<LogID> = []
+    /// Logs that the peer named among its heads meanwhile, with the seqs from which on they are to be sent; `nil`: not at all.
+    var named: [LogID: Seq?] = [:]
+    /// With a cursor that covers a part, the logs of which something is missing behind it, ascending by their last events.
+    var awaited: [Awaited]?
+    /// Whether the peer wants to know how far a session has come that has not sent everything.
+    var tellsProgress = false
+    /// What is told of that; `nil`: nothing.
+    var coverage: Coverage?
+    /// Bytes of events since it was told last.
+    var untoldBytes = 0
     /// Frames that must stand behind WELCOME, and what a new device shows first.
     var held: [Frame] = []
     var screen: ArraySlice<FirstScreen.Page> = []
@@ -60,6 +68,7 @@ public final class HubConnection: @unchecked Sendable {
         mailbox = Mailbox(hub.options.execution)
         let now = hub.options.execution.now()
         allowance = WorkAllowance(at: now)
+        feed = Feed(firstGroup: hub.options.firstLot)
         session = HubSession(at: now, seed: hub.options.execution.random(), limits: hub.options.limits)
     }
 
@@ -67,7 +76,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
-        offered.count + named.count + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
+        offered.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
             + fullLogs.count + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
@@ -170,6 +179,8 @@ public final class HubConnection: @unchecked Sendable {
         pushes = []
         questions = []
         screen = []
+        awaited = nil
+        coverage = nil
         close(bye ?? Bye(.normal))
     }
 

@@ -297,6 +297,7 @@ extension Frame {
         case .heads: "HEADS"
         case .base: "BASE"
         case .repair: "REPAIR"
+        case .progress: "PROGRESS"
         }
     }
 }

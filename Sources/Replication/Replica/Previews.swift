@@ -110,6 +110,9 @@ struct Previews {
 
     var isEmpty: Bool { parts.isEmpty }
 
+    /// Whether something is shown for which no cursor vouches.
+    var hasSuspects: Bool { parts.values.contains { $0.isSuspect } }
+
     var all: [Replica.Part] {
         parts.map { Replica.Part(log: .conversation($0), baseSeq: $1.baseSeq, isFirst: $1.isFirst, base: $1.base, events: $1.events) }
     }

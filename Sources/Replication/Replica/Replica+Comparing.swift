@@ -14,11 +14,10 @@ extension Replica {
                 let ahead = try damaged.giveUp(in: scope.names, &transaction)
                 try Lost.put(events + ahead, in: SyncTables.suspects, &transaction)
                 // Until all is compared: what comes meanwhile may be newer than what the hub lost, and would vouch for it in the next session.
-                try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+                try ReplicaState.forgetCursor(&transaction)
             }
             state.damaged = damaged
-            state.cursor = nil
-            state.isCursorSaved = true
+            state.forgetCursor()
             guard case .newest(_, let messages) = scope else { return [] }
             return logs.map { Fetch(log: $0, from: 0, through: max(messages, 1)) }
         }

@@ -7,8 +7,10 @@ struct Kept {
     var wishes: [Fetch] = []
     /// What must be asked for, as it is missing before what came.
     var holes: [Fetch] = []
-    /// Logs that go on where they ended.
-    var grown: [LogID] = []
+    /// Logs that go on where they ended, each with the last seq before that (the new last one, if a head of that came).
+    var grown: [LogID: Seq] = [:]
+    /// Logs of which a newest part does, or begins.
+    var extended: [LogID] = []
     /// Those of them that have the hub's head now.
     var fitted: [LogID] = []
     /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
@@ -55,7 +57,7 @@ extension Replica {
             return try keep(events, frame.logs)
         case .base(let base):
             try state.withLock { try $0.previews.take(base, in: store) }
-            return Kept(grown: [base.log])
+            return Kept(extended: [base.log])
         default: return Kept()
         }
     }
@@ -72,10 +74,12 @@ extension Replica {
         let before = store.log.lastPosition
         var came = 0
         let wholeLogs: Dictionary<LogID, Seq>.Keys
+        var grown: [LogID: Seq] = [:]
         do {
             let logs = try store.log.adoptRun(preparation.take(), secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
                 if hasPreviews { seqs[log] = try store.log.lastSeq(of: log) + 1..<tree.end + 1 }
-                guard let head = noteOf[log]?.head else { return }
+                guard let head = noteOf[log]?.head else { return grown[log] = try store.log.lastSeq(of: log) }
+                grown[log] = tree.end
                 guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
                 guard head.root == tree.root() else {
                     throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
@@ -91,7 +95,7 @@ extension Replica {
             return nil
         }
         try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
-        return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: Array(wholeLogs))
+        return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: grown)
     }
 
     static let wholeBytesMin = 32 << 10
@@ -166,7 +170,7 @@ extension Replica {
                     try confirmed(shown, &state)
                     return true
                 }
-                if isTaken { kept.grown.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
+                if isTaken { kept.extended.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []
@@ -186,7 +190,7 @@ extension Replica {
                 skipped.insert(log)
                 continue
             }
-            kept.grown.append(log)
+            kept.grown[log] = last
             if noteOf[log]?.head != nil { kept.fitted.append(log) }
         }
         let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
@@ -232,7 +236,7 @@ extension Replica {
         }
     }
 
-    private var isComparing: Bool { state.withLock { $0.isComparing } }
+    var isComparing: Bool { state.withLock { $0.isComparing } }
 
     /// The hub is not to be blamed where what is held is doubtful itself, nor yet where the two are comparing what they have.
     private func note(_ contradiction: ReplicaError, _ log: LogID, heldSeq: Seq, _ kept: inout Kept) throws {

@@ -27,9 +27,11 @@ extension Replica {
             let identity = state.outbox.identity
             let isEmpty = store.log.lastPosition == 0
             var cursor = state.cursor
+            let isSameScope = try savedScope() == scope
+            var progress = isSameScope && state.previews.areVouched ? state.part?.progress : nil
             // What is held without a cursor, or for another scope, is compared: opening 0 never was. Where nothing but newest parts is held, all is asked for.
-            if try cursor == nil || savedScope() != scope {
-                var isNew = isEmpty
+            if cursor == nil || !isSameScope {
+                var isNew = isEmpty && progress == nil
                 // Of newest parts a new replica is sent only those that are wanted now: what is held of others would never be compared.
                 if case .newest = scope, !state.previews.isEmpty { isNew = false }
                 cursor = isNew ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
@@ -37,16 +39,21 @@ extension Replica {
             // Newest parts are compared as a whole.
             if !state.previews.areVouched, cursor != nil { cursor = Cursor(store: store.log.id, incarnation: 0, position: 0) }
             // The answers may come before WELCOME is looked at.
-            state.isComparing = cursor?.incarnation ?? 0 == 0
+            state.isComparing = progress == nil && cursor?.incarnation ?? 0 == 0
             state.scopeNames = scope.names
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
+            // What came behind a cursor in a session that broke off is named, and does not come again.
+            if let known = state.cursor, cursor == known, !state.unvouched.isEmpty, !scope.isOfParts {
+                progress = PartialCursor(cursor: known, wholeFrom: 1, partFrom: 1, partThrough: 0)
+            }
             let checkpoint = try savedCheckpoint()
-            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil)
+            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
-                wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true)
+                wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true,
+                takesProgress: !scope.isOfParts, progress: progress)
         }
     }
 
@@ -54,10 +61,11 @@ extension Replica {
     ///
     /// What came behind the cursor may have come from somebody else than the hub, who gave no head for it: it is noted as unvouched.
     private func newestBehindCursor(_ state: inout State) throws -> HeldEvent? {
-        guard state.cursor != nil else { return nil }
+        guard state.cursor != nil || state.part != nil else { return nil }
         var newest = state.previews.newest(in: state.scopeNames).map { HeldEvent($0) }
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
+        if !isCompared, let part = state.part { state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) } }
         try store.log.replay(from: state.place + 1) { event in
             if !isCompared, state.unvouched[event.log] == nil, Scope.covers(event.log, state.scopeNames) { state.unvouched[event.log] = event.seq - 1 }
             if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
@@ -78,12 +86,9 @@ extension Replica {
         // The cursor vouches for what the old scope asked for: a session that ends early must not go on from it.
         try side.write { transaction in
             try transaction.put(SyncTables.state, ReplicaState.Key.scope, out.array())
-            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+            try ReplicaState.forgetCursor(&transaction)
         }
-        state.withLock { state in
-            state.cursor = nil
-            state.isCursorSaved = true
-        }
+        state.withLock { $0.forgetCursor() }
     }
 
     // The hub's checkpoint.
@@ -184,6 +189,7 @@ extension Replica {
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
             state.cursor = cursor
+            state.part = nil
             state.place = place
             state.previews.vouched()
             state.isCursorSaved = false
@@ -320,7 +326,18 @@ extension Replica {
     func endDoubt() { state.withLock { $0.unvouched = [:] } }
 
     /// Behind these seqs the hub has something else than what came without a head. The cursor stays: what it vouches for lies before.
-    func planRetract(_ logs: [LogID: Seq]) throws { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.retract, ReplicaState.encode(logs)) } }
+    func planRetract(_ logs: [LogID: Seq]) throws {
+        try state.withLock { state in
+            try side.write { transaction in
+                try transaction.put(SyncTables.state, ReplicaState.Key.retract, ReplicaState.encode(logs))
+                // A part counts on what is cut off now: all of that came when no cursor stood.
+                guard state.part != nil else { return }
+                try ReplicaState.forgetCursor(&transaction)
+                try transaction.delete(SyncTables.state, ReplicaState.Key.place)
+            }
+            if state.part != nil { state.forgetCursor() }
+        }
+    }
 
     func planRewind(_ logs: [LogID: Seq]) throws { try plan(ReplicaState.Key.rewind, logs) }
 
@@ -330,11 +347,8 @@ extension Replica {
     private func plan(_ key: [UInt8], _ logs: [LogID: Seq]) throws {
         try side.write { transaction in
             try transaction.put(SyncTables.state, key, ReplicaState.encode(logs))
-            try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+            try ReplicaState.forgetCursor(&transaction)
         }
-        state.withLock { state in
-            state.cursor = nil
-            state.isCursorSaved = true
-        }
+        state.withLock { $0.forgetCursor() }
     }
 }

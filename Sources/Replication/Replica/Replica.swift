@@ -22,12 +22,15 @@ public final class Replica: Sendable {
         var lost: LostEvents
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
+        /// In its place, and never beside it: a part is no reason to take this replica for whole.
+        var part: ReplicaState.Part?
+        /// Whether the disk has both.
         var isCursorSaved = true
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
         var checkpoint: String?
         /// What this session's HELLO said of the past: the hub's WELCOME is about that.
         var greeting = Greeting()
-        /// This store's own last position when the cursor was given.
+        /// This store's own last position when the cursor was given, or what stands in its place.
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
         var isComparing = false
@@ -35,11 +38,20 @@ public final class Replica: Sendable {
         var unvouched: [LogID: Seq] = [:]
         /// What the session's scope names; `nil`: it leaves nothing out.
         var scopeNames: Set<ConversationID>?
+
+        /// Nothing vouches any more for what is held.
+        mutating func forgetCursor() {
+            cursor = nil
+            part = nil
+            isCursorSaved = true
+        }
     }
 
     struct Greeting {
         var checkpoint: (size: UInt64, root: Hash256)?
         var hasCursor = false
+        /// It named a part that is held: the hub awaits to be told what is held beside it.
+        var namesPart = false
     }
 
     /// Opens a replica, or makes one where nothing is.
@@ -89,6 +101,7 @@ public final class Replica: Sendable {
                 (
                     user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
                     cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor),
+                    part: try transaction.get(SyncTables.state, ReplicaState.Key.progress),
                     place: try transaction.get(SyncTables.state, ReplicaState.Key.place), scope: try transaction.get(SyncTables.state, ReplicaState.Key.scope),
                     isService: try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
                 )
@@ -130,8 +143,9 @@ public final class Replica: Sendable {
             let previews = try Previews(side)
             let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            let part = try cursor == nil ? facts.part.map { try ReplicaState.Part(decoding: $0) } : nil
             let damaged = try DamagedLogs(side), lost = try LostEvents(side)
-            state = Monitor(State(outbox: outbox, previews: previews, damaged: damaged, lost: lost, cursor: cursor, place: place))
+            state = Monitor(State(outbox: outbox, previews: previews, damaged: damaged, lost: lost, cursor: cursor, part: part, place: place))
             // What came from the hub and was not struck from the outbox before the end.
             try state.withLock { state in
                 var held: [RecordedEvent] = []
@@ -294,15 +308,20 @@ public final class Replica: Sendable {
         state.withLock { state in
             if state.isCursorSaved { return }
             state.isCursorSaved = true
-            guard let cursor = state.cursor else { return }
+            guard state.cursor != nil || state.part != nil else { return }
             // Being behind is safe: what comes twice is skipped.
             try? side.write { transaction in
                 if state.previews.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
-                try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
-                if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
+                try ReplicaState.forgetCursor(&transaction)
+                if let cursor = state.cursor {
+                    try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
+                    if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
+                } else if let part = state.part {
+                    try transaction.put(SyncTables.state, ReplicaState.Key.progress, part.encoded())
+                }
                 try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: state.place.bigEndian) { Array($0) })
             }
-            state.checkpoint = nil
+            if state.cursor != nil { state.checkpoint = nil }
         }
     }
 }

@@ -44,14 +44,16 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     private var missing: [LogID: Fetch] = [:]
-    /// Logs that grew, and no head has vouched for it yet.
-    private var unvouched: Set<LogID> = []
+    /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
+    private var unvouched: [LogID: Seq] = [:]
+    private var unvouchedParts: Set<LogID> = []
     /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
     private var isInDoubt = false
     /// Logs of which the hub has something else, with the last seq that stays.
     private var retracts: [LogID: Seq] = [:]
     /// What the hub said while it was asked.
     private var laterCursor: (cursor: Cursor, place: Position)?
+    private var laterProgress: (progress: PartialCursor, unvouched: [LogID: Seq], place: Position)?
     private var askedAt: Instant
     /// Bytes of messages that wait to be handled.
     private let backlog = Monitor(0)
@@ -181,6 +183,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
                 if missing.isEmpty { guarded { try caughtUp(cursor) } }
+            case .progressed(let progress): guarded { try progressed(progress) }
             // It asks for none: its store is open.
             case .repair: break
             case .typing(let typing): observe(.typing(typing))
@@ -227,19 +230,33 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one.
-    private func noteVouched(_ grown: [LogID], _ frame: Frame) {
+    private func noteVouched(_ kept: Kept, _ frame: Frame) {
         let notes: [LogNote]
         switch frame {
         case .segment(let segment): notes = segment.logs
         case .events(let events): notes = events.logs
         default: return
         }
-        unvouched.formUnion(grown)
-        for note in notes where note.head != nil { unvouched.remove(note.log) }
+        unvouched.merge(kept.grown) { old, _ in old }
+        unvouchedParts.formUnion(kept.extended)
+        for note in notes where note.head != nil {
+            unvouched[note.log] = nil
+            unvouchedParts.remove(note.log)
+        }
+    }
+
+    /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
+    private func progressed(_ progress: PartialCursor) throws {
+        // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
+        guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
+        let place = replica.store.log.lastPosition
+        if isInDoubt { return laterProgress = (progress, unvouched, place) }
+        try replica.progressed(progress, unvouched: unvouched, place: place)
+        if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
     }
 
     private func caughtUp(_ cursor: Cursor) throws {
-        if let log = unvouched.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
+        if let log = unvouched.keys.first ?? unvouchedParts.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
         guard !isInDoubt else { return laterCursor = (cursor, replica.store.log.lastPosition) }
         try caughtUp(cursor, place: replica.store.log.lastPosition)
     }
@@ -267,7 +284,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
-        guard welcome.isGone || replica.cursor == nil else {
+        guard welcome.isGone || !replica.isHeld else {
             try beginDoubt()
             return perform(session.fetch(try replica.damageWishes()))
         }
@@ -285,12 +302,12 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// Asks the hub for its heads of logs of which something came in an earlier session that no head vouched for: whoever sent that, this hub must not be
-    /// blamed for it. Where the two agree nothing is said.
+    /// blamed for it. Where the two agree nothing is said. A hub that has sent a part before awaits them, to send what is not among them.
     private func beginDoubt() throws {
         let heads = try replica.unvouchedHeads()
-        if heads.isEmpty { return }
+        if heads.isEmpty, !replica.namesPart { return }
         isInDoubt = true
-        perform(session.compare(HeadsFrame(heads: heads, isProbe: false)))
+        perform(session.compare(HeadsFrame(heads: heads, isProbe: false, isLast: replica.namesPart)))
         perform(session.ping())
     }
 
@@ -311,6 +328,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             try replica.planRetract(retracts)
             return reopen()
         }
+        if let (progress, unvouched, place) = laterProgress { try replica.progressed(progress, unvouched: unvouched, place: place) }
+        laterProgress = nil
         guard let (cursor, place) = laterCursor else { return }
         laterCursor = nil
         try caughtUp(cursor, place: place)
@@ -335,8 +354,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         if comparison != nil { fitted.formUnion(kept.fitted) }
         for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
-        for log in kept.grown { missing[log] = nil }
-        noteVouched(kept.grown, frame)
+        for log in Array(kept.grown.keys) + kept.extended { missing[log] = nil }
+        noteVouched(kept, frame)
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }

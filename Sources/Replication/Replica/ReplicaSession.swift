@@ -12,6 +12,8 @@ package struct ReplicaSession: Sendable {
         case repair(RepairFrame)
         /// All that concerns the user up to here was sent before.
         case caughtUp(Cursor)
+        /// So much of it was.
+        case progressed(PartialCursor)
         /// The hub has read all that was sent before ``ping()``, and its answers have come.
         case answersPing
         case typing(Typing)
@@ -25,6 +27,7 @@ package struct ReplicaSession: Sendable {
 
     private var state = State.idle
     private var offered = WireLimits.versions
+    private var takesProgress = false
     private var began: Instant
     private var heard: Instant
     private var asked: Instant
@@ -60,6 +63,7 @@ package struct ReplicaSession: Sendable {
         state = .awaitingWelcome
         began = now
         offered = hello.versions
+        takesProgress = hello.takesProgress
         given = Int64(clamping: hello.credit)
         return [.send(.hello(hello))]
     }
@@ -96,6 +100,7 @@ package struct ReplicaSession: Sendable {
         case (.open, .accepted(let answers)): return [.answered(accepted: answers, refused: [])]
         case (.open, .refused(let answers)): return [.answered(accepted: [], refused: answers)]
         case (.open, .caughtUp(let caughtUp)): return [.caughtUp(caughtUp.cursor)]
+        case (.open, .progress(let progress)) where takesProgress: return [.progressed(progress)]
         case (.open, .heads(let heads)): return [.heads(heads)]
         case (.open, .repair(let repair)): return [.repair(repair)]
         case (.open, .typing(let typing)): return [.typing(typing)]

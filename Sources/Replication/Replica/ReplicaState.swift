@@ -17,6 +17,8 @@ struct ReplicaIdentity {
 enum ReplicaState {
     enum Key {
         static let user = Array("user".utf8), nonce = Array("nonce".utf8), cursor = Array("cursor".utf8), scope = Array("scope".utf8)
+        /// In the cursor's place: how far a session came that had not sent everything.
+        static let progress = Array("progress".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
@@ -48,6 +50,39 @@ enum ReplicaState {
     }
 
     static func cursor(_ bytes: [UInt8]) throws -> Cursor { try bytes.withUnsafeBytes { try Cursor(Fields($0)) } }
+
+    /// How far a session came, and of the logs that it had sent up to somewhere the last seqs for which heads vouch.
+    struct Part {
+        var progress: PartialCursor
+        var unvouched: [LogID: Seq]
+
+        init(_ progress: PartialCursor, unvouched: [LogID: Seq]) { (self.progress, self.unvouched) = (progress, unvouched) }
+
+        func encoded() -> [UInt8] {
+            var out = ByteBuffer(capacity: 64)
+            progress.encode(into: &out)
+            let said = out.array()
+            out = ByteBuffer(capacity: 64 + said.count)
+            out.put(varint: UInt64(said.count))
+            out.put(said)
+            out.put(ReplicaState.encode(unvouched))
+            return out.array()
+        }
+
+        init(decoding bytes: [UInt8]) throws {
+            (progress, unvouched) = try bytes.withUnsafeBytes { bytes in
+                var reader = ByteReader(bytes)
+                let progress = try PartialCursor(Fields(reader.lengthPrefixed()))
+                return (progress, try ReplicaState.rewind(Array(try reader.take(reader.remaining))))
+            }
+        }
+    }
+
+    /// Nothing vouches any more for what is held.
+    static func forgetCursor(_ transaction: inout SideStore.Writing) throws {
+        try transaction.delete(SyncTables.state, Key.cursor)
+        try transaction.delete(SyncTables.state, Key.progress)
+    }
 
     static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {
         var out = ByteBuffer(capacity: 64)

@@ -107,8 +107,10 @@ enum Rewinding {
                 try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: UInt64(saved).bigEndian) { Array($0) })
             } else {
                 try DamagedLogs.put([:], ahead: ahead, &transaction)
-                try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+                try ReplicaState.forgetCursor(&transaction)
             }
+            // It says of logs that they were sent up to somewhere, not to the heads that they had.
+            try transaction.delete(SyncTables.state, ReplicaState.Key.progress)
         }
         side.close()
         try StoreFiles.rename(trimmed(path), to: old(path))
@@ -276,7 +278,7 @@ enum Rewinding {
                 if isRetracting { return }
                 try transaction.delete(SyncTables.state, ReplicaState.Key.rewind)
                 try transaction.delete(SyncTables.state, ReplicaState.Key.anew)
-                try transaction.delete(SyncTables.state, ReplicaState.Key.cursor)
+                try ReplicaState.forgetCursor(&transaction)
                 try Identities.take(new, after: old, &transaction)
             })
     }

@@ -20,6 +20,7 @@ package enum Frame: Hashable, Sendable {
     case heads(HeadsFrame)
     case base(BaseFrame)
     case repair(RepairFrame)
+    case progress(PartialCursor)
 }
 
 /// Where a replica stands in a hub's order of commits: it has seen all that concerns its user up to `position`.
@@ -48,6 +49,9 @@ public enum Scope: Hashable, Sendable {
 }
 
 extension Scope {
+    /// Whether it asks for newest parts, and not for logs.
+    var isOfParts: Bool { if case .newest = self { true } else { false } }
+
     /// The conversations that it names; `nil`: it leaves none out.
     var names: Set<ConversationID>? {
         if case .conversations(let ids) = self { Set(ids) } else { nil }
@@ -82,6 +86,10 @@ package struct Hello: Hashable, Sendable {
     package var newest: HeldEvent? = nil
     /// If the cursor is gone, ``pushed`` comes again once the histories are compared: the hub leaves it undecided.
     package var sendsAgain = false
+    /// Wants to be told of sessions that have not sent everything how far they came.
+    package var takesProgress = false
+    /// What the last such session has told, in the place of ``cursor``, which then cannot hold: a hub that is older than this compares all.
+    package var progress: PartialCursor? = nil
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.

@@ -97,6 +97,9 @@ extension Frame {
                     $0.put(bytes: 2, block.bytes)
                 }
             }
+        case .progress(let progress):
+            number = 19
+            progress.encode(into: &body)
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -161,6 +164,7 @@ extension Frame {
         case 18:
             let blocks = try fields.messages(2) { RunBlock(number: Int(clamping: $0.number(1)), bytes: $0.bytes(2)) }
             self = .repair(RepairFrame(position: try fields.seq(1), blocks: blocks))
+        case 19: self = .progress(try PartialCursor(fields))
         default: throw CodecError(.badField)
         }
     }
@@ -182,6 +186,23 @@ extension Cursor {
 
     package init(_ fields: Fields) throws {
         self.init(store: try fields.identifier(1), incarnation: fields.number(2), position: fields.number(3))
+    }
+}
+
+extension PartialCursor {
+    package func encode(into out: inout ByteBuffer) {
+        out.put(message: 1) { cursor.encode(into: &$0) }
+        out.put(number: 2, wholeFrom)
+        out.put(number: 3, partFrom)
+        out.put(number: 4, partThrough)
+    }
+
+    package init(_ fields: Fields) throws {
+        let cursor = try Cursor(fields.message(1))
+        guard let known = Self(cursor: cursor, wholeFrom: fields.number(2), partFrom: fields.number(3), partThrough: fields.number(4)) else {
+            throw CodecError(.badValue)
+        }
+        self = known
     }
 }
 
@@ -245,6 +266,8 @@ extension Hello {
         }
         out.put(number: 14, sendsAgain ? 1 : 0)
         if let checkpointRoot { out.put(bytes: 15, checkpointRoot.bytes) }
+        out.put(number: 16, takesProgress ? 1 : 0)
+        if let progress { out.put(message: 17) { progress.encode(into: &$0) } }
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -270,6 +293,8 @@ extension Hello {
         }
         sendsAgain = fields.number(14) != 0
         checkpointRoot = fields.has(15) ? try fields.hash(15) : nil
+        takesProgress = fields.number(16) != 0
+        progress = fields.has(17) ? try PartialCursor(fields.message(17)) : nil
     }
 }
 

@@ -22,6 +22,8 @@ final class DeviceNode: @unchecked Sendable {
     private var link: Link?
     private var isConnecting = false
     private var copies: [Copy] = []
+    /// How many of its next connections break soon.
+    private var breaks = 0
     var isPartitioned = false
     /// Whether it asks for a part of what its user has, now and then for another.
     let isScoped: Bool
@@ -175,6 +177,19 @@ final class DeviceNode: @unchecked Sendable {
         streams = []
     }
 
+    /// It is lost, and a new one takes its place that holds nothing; what comes then comes in pieces.
+    func replace() {
+        guard replica != nil else { return }
+        world.log("\(name): replaced")
+        fall(keeping: .nothing)
+        MemoryDirectory.remove(path)
+        for index in promises.indices { promises[index].isReleased = true }
+        observation = Observation()
+        wasRestored = true
+        streams = []
+        breaks = 1 + world.random.below(4)
+    }
+
     // Its connection.
 
     func connectSoon() {
@@ -196,6 +211,10 @@ final class DeviceNode: @unchecked Sendable {
         let token = Token.make(user, expiresAt: expiry)
         world.log("\(name): connects")
         simulation.hub.accept(link)
+        if breaks > 0, !simulation.isHealing {
+            breaks -= 1
+            world.after(world.random.within(1...4000)) { link.cut() }
+        }
         let mine = Reference<ReplicaConnection>()
         link.attach(
             .device,

@@ -7,7 +7,7 @@ extension Frame {
         switch self {
         case .hello(let hello):
             "HELLO cursor \(hello.cursor.map { "\($0.position) of \($0.incarnation % 1000)" } ?? "none"), newest \(hello.newest.map { "\($0.log) \($0.seq)" } ?? "none"),"
-                + " \(hello.pushed.count) pushed, first screen \(hello.wantsFirstScreen), \(hello.scope)"
+                + "\(hello.progress.map { " progress \($0.summary)," } ?? "") \(hello.pushed.count) pushed, first screen \(hello.wantsFirstScreen), \(hello.scope)"
         case .welcome(let welcome): "WELCOME\(welcome.isGone ? ", the cursor is gone" : "")"
         case .push(let events): "PUSH of \(events.count)"
         case .segment(let segment): "SEGMENT " + Self.spans((try? SegmentCodec.decode(segment.run)) ?? [])
@@ -19,6 +19,7 @@ extension Frame {
         case .heads(let heads):
             "HEADS\(heads.isProbe ? ", a probe," : "")\(heads.isLast ? ", the last," : "") "
                 + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
+        case .progress(let progress): "PROGRESS \(progress.summary)"
         case .base(let base): "BASE \(base.log) at \(base.seq)"
         case .repair(let repair): "REPAIR \(repair.position), \(repair.blocks.count) blocks"
         case .bye(let bye): "BYE \(bye.code) \(bye.reason)"
@@ -40,4 +41,8 @@ extension Frame {
         }
         return spans.map { "\($0.log) \($0.first) to \($0.last)" }.joined(separator: ", ")
     }
+}
+
+extension PartialCursor {
+    fileprivate var summary: String { "\(cursor.position), whole from \(wholeFrom), part from \(partFrom) through \(partThrough)" }
 }

@@ -51,6 +51,8 @@ final class HubNode: @unchecked Sendable {
             do {
                 var options = HubOptions { [self] token, claimed, reply in reply(Token.check(token, claimed, now: clock.wallMilliseconds)) }
                 options.execution = simulation.execution(clock)
+                options.firstLot = simulation.firstLot
+                options.progressBytes = simulation.progressBytes
                 process = (store, try Hub(store: store, options: options))
             } catch {
                 store.abandon()

@@ -19,6 +19,9 @@ package final class Simulation: @unchecked Sendable {
     private var failure: SimulationFailure?
     private var sessionSeeds: SeededGenerator
     private let journalBytesMax: Int
+    /// Lots of a first sync, and how often is told how far it came: there are few conversations here.
+    let firstLot: Int
+    let progressBytes: Int
     /// Counts what applications write, so that every text is another.
     var texts = 0
 
@@ -28,6 +31,8 @@ package final class Simulation: @unchecked Sendable {
         if let trace = options.trace { world.trace = { [path = root.path] in trace($0.replacingPath(path)) } }
         sessionSeeds = world.random.fork()
         journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 1 << 20)])
+        firstLot = world.random.weighted([(2, 1), (2, 2), (1, 64)])
+        progressBytes = world.random.weighted([(3, 1), (1, 4 << 10)])
         let count = 2 + world.random.below(4)
         users = (0..<count).map { UserID(["ann", "bob", "cleo", "dan", "eve"][$0])! }
         hub = HubNode(self, directory: root.make("hub"), clock: clock())

@@ -57,6 +57,9 @@ struct HostileHub {
         return try Replica.open(at: directory.path + "/replica", user: ada, options: options)
     }
 
+    /// Whether the honest session breaks off when it has told how far it came.
+    private var breaksOff: Bool { seed % 3 == 0 }
+
     /// An honest session. Returns the hub's logs, and where it stands.
     private func fill() throws -> RandomFrames {
         let (storeOptions, execution) = options(seed)
@@ -65,10 +68,16 @@ struct HostileHub {
         let talks = try HostileWorld.fill(store, mine: [ada, bob], others: [bob, UserID("eve")!])
         var hubOptions = HubOptions.anyUser()
         hubOptions.execution = execution
+        if breaksOff { (hubOptions.firstLot, hubOptions.progressBytes) = (1, 1) }
         let hub = try Hub(store: store, options: hubOptions)
         let replica = try open()
-        let connection = InProcess.connect(replica, to: hub) { _ in }
-        connection.end()
+        if breaksOff {
+            let line = Line(hub, replica, isLost: { record, _ in record.progress.count == 2 })
+            guard line.now.isLost, replica.isHeld, replica.cursor == nil else { throw SimulationFailure("the honest hub tells of no part") }
+        } else {
+            let connection = InProcess.connect(replica, to: hub) { _ in }
+            connection.end()
+        }
         try replica.close()
         return RandomFrames(
             seed: seed, user: ada, logs: talks.map { .conversation($0) } + [.user(ada)],
@@ -79,7 +88,7 @@ struct HostileHub {
         var frames = made
         var replica = try open()
         var held = try hold(replica)
-        guard held.count == 2 else { return "the honest hub's conversations did not come" }
+        guard held.count == (breaksOff ? 1 : 2) else { return "the honest hub's conversations did not come" }
         for number in 0..<4 as Range<UInt64> {
             guard case .conversation(let id) = frames.logs[Int(number) % 2] else { continue }
             let message = Event.Message(id: MessageID(high: 77, low: number), role: .user, text: "mine \(number)")

@@ -127,12 +127,25 @@ struct RandomFrames {
             hello.scope = .newest(conversations: random.chance(0.9) ? random.within(0...4) : .max, messages: random.chance(0.9) ? random.within(0...30) : .max)
         default: break
         }
+        hello.takesProgress = random.chance(0.7)
+        if random.chance(0.4) { hello.progress = progress() }
         if random.chance(0.5) { hello.pushed = pushed() }
         if random.chance(0.05) { hello.user = UserID("eve")! }
         if random.chance(0.1) {
             hello.newest = HeldEvent(log: log(), seq: seq(), hlc: HLC(rawValue: random.next()), replica: replica, counter: random.next())
         }
         return hello
+    }
+
+    /// What the hub may have told, or what it never did.
+    mutating func progress() -> PartialCursor {
+        var told = cursor
+        if random.chance(0.2) { told.position = random.next() >> 2 }
+        if random.chance(0.1) { told.incarnation = random.next() }
+        let whole = random.chance(0.2) ? 1 : random.within(1...told.position + 1)
+        return PartialCursor(
+            cursor: told, wholeFrom: whole, partFrom: random.chance(0.2) ? 1 : random.within(0...whole),
+            partThrough: random.within(0...told.position))!
     }
 
     mutating func pushed() -> [PushedEvent] {
@@ -195,7 +208,7 @@ struct RandomFrames {
             var told = cursor
             told.position = random.next() >> 1
             return .caughtUp(CaughtUp(cursor: told))
-        case 18: return .credit(random.within(0...1 << 22))
+        case 18: return random.chance(0.3) ? .credit(random.within(0...1 << 22)) : .progress(progress())
         case 19: return .base(BaseFrame(log: log(), base: bytes(60), seq: seq(), range: bytes(64), secret: hash().bytes))
         case 20: return .ping(random.next())
         case 21: return .typing(Typing(conversation: conversation(), user: user, isTyping: true))

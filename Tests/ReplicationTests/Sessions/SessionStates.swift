@@ -25,7 +25,9 @@ enum ReplicaSessionState: String, CaseIterable, Sendable {
     func make(_ welcome: Welcome = FrameSamples.welcome, at now: Instant = 0) -> ReplicaSession {
         var session = ReplicaSession(at: now, seed: 7)
         if self == .idle { return session }
-        _ = session.start(FrameSamples.hello(), at: now)
+        var hello = FrameSamples.hello()
+        hello.takesProgress = true
+        _ = session.start(hello, at: now)
         if self == .awaitingWelcome { return session }
         _ = session.receive(Frame.welcome(welcome).encoded(), at: now)
         if self == .closed { _ = session.end(Bye(.normal)) }

@@ -9,6 +9,7 @@ enum FrameSamples {
     static let nonce = [UInt8](0..<16)
     static let replica = Replicas.id(user: user, nonce: nonce)
     static let cursor = Cursor(store: store, incarnation: 0x0123_4567_89AB_CDEF, position: 5_000_000_000)
+    static let progress = PartialCursor(cursor: cursor, wholeFrom: 4_000_000_000, partFrom: 70_000, partThrough: 300)!
     static let secret = [UInt8](repeating: 0x51, count: 32)
     static let root = Hash256(bytes: [UInt8](0..<32))!
     static let head = LogHead(size: 70, root: root)
@@ -49,6 +50,7 @@ enum FrameSamples {
         (full.token, full.cursor, full.pushed) = ("ey.Jh.bG", cursor, [pushed("hello", counter: 1), pushed("again", counter: 2, isFirst: false, nonce: nonce)])
         (full.checkpointSize, full.checkpointRoot) = (12, root)
         (full.wantsFirstScreen, full.credit, full.sendsAgain) = (true, WireLimits.creditMax, true)
+        (full.takesProgress, full.progress) = (true, progress)
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)
@@ -134,7 +136,13 @@ enum FrameSamples {
                 "REPAIR",
                 .repair(
                     RepairFrame(position: 32_769, blocks: [RunBlock(number: 0, bytes: [UInt8](0..<100)), RunBlock(number: 1, bytes: secret)]))
-            ), ("REPAIR of nothing", .repair(RepairFrame(position: 0, blocks: []))),
+            ), ("PROGRESS", .progress(progress)),
+            ("PROGRESS that says nothing", .progress(PartialCursor(cursor: cursor, wholeFrom: 5_000_000_001, partFrom: 5_000_000_001, partThrough: 0)!)),
+            (
+                "PROGRESS of all",
+                .progress(PartialCursor(cursor: Cursor(store: store, incarnation: 1, position: 0), wholeFrom: 1, partFrom: 0, partThrough: 0)!)
+            ),
+            ("REPAIR of nothing", .repair(RepairFrame(position: 0, blocks: []))),
             ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),
         ]
     }()

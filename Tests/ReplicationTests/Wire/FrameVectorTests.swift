@@ -45,8 +45,8 @@ import Testing
         }
         let hello = FrameSamples.named("HELLO with everything").encoded()
         let big = "ffffffffffffffff7f"
-        let wrongs = [
-            wrong("nothing", .truncated, []), wrong("field 0", .badField, [0x02, 0x00]), wrong("a frame that nobody knows", .badField, [0x9A, 0x01, 0x00]),
+        var wrongs = [
+            wrong("nothing", .truncated, []), wrong("field 0", .badField, [0x02, 0x00]), wrong("a frame that nobody knows", .badField, [0xA2, 0x01, 0x00]),
             wrong("a frame that is a number", .badField, [0x50, 0x01]), wrong("two frames", .badField, [0x52, 0x00, 0x52, 0x00]),
             wrong("a frame and a byte", .badField, [0x52, 0x00, 0x00]), wrong("a frame longer than the message", .truncated, [0x52, 0x03, 0x08, 0x01]),
             wrong("a length of 2^63", .truncated, unhex("5280808080808080808001")), wrong("a length of 2^64", .overlongVarint, unhex("5280808080808080808002")),
@@ -90,6 +90,19 @@ import Testing
             wrong("REPAIR at a position that cannot be", .badValue, frame(18, unhex("08" + big))),
             wrong("REPAIR whose block is a number", .badField, frame(18, unhex("1001"))),
         ]
+        // Of a hub that stands at 5.
+        let cursor = "0a14" + "0a10" + String(repeating: "ab", count: 16) + "1805"
+        let progress = [
+            ("without a cursor", "1001"), ("of nothing whole", cursor), ("whole from behind what comes next", cursor + "1007"),
+            ("part from behind where it is whole", cursor + "10021803"), ("part through what is not there yet", cursor + "100218012006"),
+            ("at a position that cannot be", "0a1c" + "0a10" + String(repeating: "ab", count: 16) + "18" + big + "1001"),
+        ]
+        for (name, bytes) in progress {
+            wrongs.append(wrong("PROGRESS \(name)", .badValue, frame(19, unhex(bytes))))
+            let told = unhex(bytes)
+            let hello = Array(Frame.hello(FrameSamples.hello()).encoded().dropFirst(2))
+            wrongs.append(wrong("HELLO with a progress \(name)", .badValue, frame(1, hello + [0x8A, 0x01, UInt8(told.count)] + told)))
+        }
         return FrameVectors.File(frames: frames, newer: newer, wrong: wrongs, sessions: [try RecordedSession.run()])
     }
 
@@ -102,12 +115,12 @@ import Testing
             #expect(try Frame(decoding: unhex(vector.bytes)) == sample.frame, "\(vector.name)")
             #expect(vector.kind == sample.frame.kind && vector.fields == sample.frame.fields, "\(vector.name)")
         }
-        #expect(Set(file.frames.map(\.kind)).count == 18)
+        #expect(Set(file.frames.map(\.kind)).count == 19)
     }
 
     @Test("fields of a newer version are skipped") func newer() throws {
         let file = try FrameVectors.read()
-        #expect(file.newer.count == 18)
+        #expect(file.newer.count == 19)
         for vector in file.newer {
             let base = try #require(file.frames.first { $0.name == vector.of })
             #expect(try Frame(decoding: unhex(vector.bytes)) == Frame(decoding: unhex(base.bytes)), "\(vector.name)")

@@ -159,6 +159,7 @@ extension Frame {
             .of(
                 base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)),
                 ("first", .flag(base.isFirst)))
+        case .progress(let progress): progress.fields
         case .repair(let repair):
             .of(
                 ("position", .number(repair.position)),
@@ -216,6 +217,13 @@ extension Cursor {
     }
 }
 
+extension PartialCursor {
+    fileprivate var fields: FrameVectors.Value {
+        .of(
+            ("cursor", cursor.fields), ("whole_from", .number(wholeFrom)), ("part_from", .number(partFrom)), ("part_through", .number(partThrough)))
+    }
+}
+
 extension Scope {
     fileprivate var fields: FrameVectors.Value? {
         switch self {
@@ -242,7 +250,8 @@ extension Hello {
             ("min_version", .number(UInt64(versions.lowerBound))), ("max_version", .number(UInt64(versions.upperBound))), ("replica", .of(replica.bytes)),
             ("nonce", .of(nonce)), ("user", .text(user.string)), ("token", .text(token)), ("cursor", cursor?.fields), ("scope", scope.fields),
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
-            ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }))
+            ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }),
+            ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields))
     }
 }
 
