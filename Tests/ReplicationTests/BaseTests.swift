@@ -116,4 +116,96 @@ import Testing
             #expect(peer.refused.map(\.code) == ["malformed", "malformed"] && peer.accepted.map(\.counter) == [3])
         }
     }
+
+    private func sent(_ device: Replica) throws { _ = try device.takePushed(bytesMax: 1 << 20) }
+
+    @Test("what a restored device makes under a counter and an id that its lost life used lands nowhere, with all that rests on it")
+    func restoredDevice() async throws {
+        try await withWorld { world in
+            let first = try world.device(ada)
+            try await world.sync(first)
+            let path = try world.copy(first)
+            let chat = ConversationID.random()
+            try first.append(event(chat, .conversationCreated(kind: .group, title: "first", participants: [bob]), by: ada))
+            try await world.sync(first)
+            let second = try world.open(path, ada)
+            try second.append([
+                event(chat, .conversationCreated(kind: .group, title: "second", participants: [eve]), by: ada), message("for eve", in: chat, by: ada),
+                message("for eve, too", in: chat, by: ada),
+            ])
+            let healed = try await world.heal(second)
+            #expect(codes(healed)[0] == "conversation_conflict")
+            #expect(healed.outbox.count == 3 && healed.outbox.allSatisfy { $0.isFailed || $0.isWaiting })
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 1)
+        }
+    }
+
+    @Test("an edit of a message that a restored hub lost, and whose id another has there now, does not change that", arguments: [false, true])
+    func editOfALostMessage(_ isUnanswered: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let first = try world.device(bob), second = try world.device(bob)
+            for device in [first, second] { try await world.sync(device) }
+            try world.backUpHub()
+            let id = MessageID.random()
+            try first.append(message("first", in: chat, by: bob, id: id))
+            try await world.sync(first)
+            try first.append(event(chat, .messageEdited(message: id, text: "first, edited")))
+            if isUnanswered { try sent(first) } else { try await world.sync(first) }
+            try world.restoreHub()
+            try second.append(message("second", in: chat, by: bob, id: id))
+            try await world.sync(second)
+            let healed = try await world.heal(first)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["second"])
+            #expect(codes(healed)[0] == "message_conflict")
+            #expect(healed.outbox.count == 2 && healed.outbox.allSatisfy { $0.isFailed || $0.isWaiting })
+        }
+    }
+
+    @Test("what was written in a conversation that a restored hub lost does not land in another's of the same id", arguments: [false, true])
+    func messageInALostConversation(_ isUnanswered: Bool) async throws {
+        try await withWorld { world in
+            let first = try world.device(bob), second = try world.device(bob)
+            for device in [first, second] { try await world.sync(device) }
+            try world.backUpHub()
+            let chat = ConversationID.random()
+            try first.append([
+                event(chat, .conversationCreated(kind: .group, title: "first", participants: [ada])), message("one", in: chat, by: bob),
+            ])
+            try await world.sync(first)
+            try first.append(message("two", in: chat, by: bob))
+            if isUnanswered { try sent(first) }
+            try world.restoreHub()
+            try second.append(event(chat, .conversationCreated(kind: .group, title: "second", participants: [eve])))
+            try await world.sync(second)
+            let healed = try await world.heal(first)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 1)
+            #expect(codes(healed)[0] == "conversation_conflict")
+            #expect(healed.outbox.count == 3 && healed.outbox.allSatisfy { $0.isFailed || $0.isWaiting })
+        }
+    }
+
+    @Test("where nobody took the ids, a restored hub gets all back in its order", arguments: [false, true])
+    func allComesBack(_ isUnanswered: Bool) async throws {
+        try await withWorld { world in
+            let device = try world.device(bob)
+            try await world.sync(device)
+            try world.backUpHub()
+            let chat = ConversationID.random(), id = MessageID.random()
+            try device.append([
+                event(chat, .conversationCreated(kind: .group, title: nil, participants: [ada])), message("one", in: chat, by: bob, id: id),
+            ])
+            try await world.sync(device)
+            try device.append(event(chat, .messageEdited(message: id, text: "one, edited")))
+            try await world.sync(device)
+            try device.append([message("two", in: chat, by: bob), event(chat, .messageEdited(message: id, text: "one, edited twice"))])
+            if isUnanswered { try sent(device) }
+            try device.append(message("three", in: chat, by: bob))
+            try world.restoreHub()
+            let healed = try await world.heal(device)
+            #expect(healed.outbox.isEmpty)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["one, edited twice", "two", "three"])
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
 }

@@ -14,6 +14,8 @@ public struct Submission: Sendable {
     /// The counter, in the same lane, of an event that was sent before this one and on which it rests: 0, none. If that one was refused, what the rules would
     /// accept is refused too: it would speak of something else that has the same id.
     package var restsOn: UInt64 = 0
+    /// What it rests on was refused, and the store has no mark of it.
+    package var isBaseRefused = false
     /// A chunk that is recorded with another text is no repeat of it: its author has another device that streams under the same id.
     package var comparesChunks = false
     /// What a newer version says of the event.

@@ -21,6 +21,15 @@ final class Writer {
     let collects: Bool
     @exclusivity(unchecked) private(set) var collected: [RecordedEvent] = []
 
+    /// What this frame's submissions named under counters that were other events' before: such a refusal leaves no mark.
+    private var conflicts: Set<LaneCounter> = []
+
+    private struct LaneCounter: Hashable {
+        var log: LogID
+        var replica: ReplicaID
+        var counter: UInt64
+    }
+
     private let wallClock: @Sendable () -> UInt64
     /// When the frame being built was begun, in milliseconds: what one commit takes has one time.
     private var frameTime: UInt64 = 0
@@ -178,8 +187,12 @@ final class Writer {
         }
         switch decision {
         case .refuse(let refusal):
-            if let origin = submission.origin, refusal.code != .originConflict, origin.counter > 0 {
-                try mark(submission.event.log, origin, .refused(refusal), &frame)
+            if let origin = submission.origin, origin.counter > 0 {
+                if refusal.code == .originConflict {
+                    conflicts.insert(LaneCounter(log: submission.event.log, replica: origin.replica, counter: origin.counter))
+                } else {
+                    try mark(submission.event.log, origin, .refused(refusal), &frame)
+                }
             }
             return .refused(refusal)
         case .duplicate(let seq):
@@ -283,10 +296,12 @@ final class Writer {
 
     /// Whether what a submission rests on was refused. What was never handled was not: a hub that was set back knows nothing of it.
     private func isBaseRefused(_ submission: borrowing Submission) throws -> Bool {
-        guard submission.restsOn > 0, let origin = submission.origin, let state = try state(of: submission.event.log),
-            let lane = state.row.lane(origin.replica), case .refused = state.row.lanes[lane].answer(to: submission.restsOn)
-        else { return false }
-        return !PlantedBug.forgetBase.isPlanted
+        guard submission.restsOn > 0, let origin = submission.origin, !PlantedBug.forgetBase.isPlanted else { return false }
+        if submission.isBaseRefused { return true }
+        if conflicts.contains(LaneCounter(log: submission.event.log, replica: origin.replica, counter: submission.restsOn)) { return true }
+        guard let state = try state(of: submission.event.log), let lane = state.row.lane(origin.replica) else { return false }
+        if case .refused = state.row.lanes[lane].answer(to: submission.restsOn) { return true }
+        return false
     }
 
     private static func withoutBase(_ event: Event) -> Refusal {
@@ -400,6 +415,7 @@ final class Writer {
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
         building = nil
+        if !conflicts.isEmpty { conflicts = [] }
         if collects, collected.capacity < events { collected.reserveCapacity(events) }
         frameStart = nextPosition
         frameTime = wallClock()

@@ -15,12 +15,18 @@ extension HubConnection {
             guard let decision = PushDecision(push.events, from: identity, replica: replica) else {
                 return perform(session.end(Bye(.protocolError, "an event's envelope cannot be read")))
             }
+            noteRefused(decision.refusals)
             submissions += decision.submissions
             decisions.append((decision, push.bytes))
         }
         pushes.removeFirst(decisions.count)
         do {
             // How long it takes to look through a log must not tell a stranger that there is one.
+            for index in submissions.indices where submissions[index].restsOn > 0 {
+                guard let origin = submissions[index].origin else { continue }
+                let base = PushedName(log: submissions[index].event.log, replica: origin.replica, counter: submissions[index].restsOn)
+                submissions[index].isBaseRefused = refusedNames.contains(base)
+            }
             for index in submissions.indices where !identity.isService {
                 if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
                 guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
@@ -62,6 +68,7 @@ extension HubConnection {
         if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
         for (decision, bytes, outcomes) in batch.decided {
             var answers = decision.answers(outcomes) { isStranger(to: $0) }
+            noteRefused(answers.refused)
             // What stands under the id was read to compare it.
             for answer in answers.refused where answer.code == RefusalCode.messageConflict.rawValue { allowance.spend(Effort(events: Self.duplicateCost)) }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
@@ -86,6 +93,15 @@ extension HubConnection {
         return hub.withIndex { $0.isStranger(identity.user, to: conversation) }
     }
 
+    /// What rests on them comes in later PUSHes.
+    private func noteRefused(_ refused: [Refused]) {
+        // A peer that has so many refused can only spoil what it says itself.
+        if refusedNames.count + refused.count > Self.refusedNamesMax { refusedNames = [] }
+        for answer in refused { refusedNames.insert(PushedName(log: answer.log, replica: answer.replica, counter: answer.counter)) }
+    }
+
+    private static let refusedNamesMax = 1024
+
     /// Ends the session some time after there was no room for something, so that it is sent again.
     func endIfFull() {
         if let fullSince, now.milliseconds(since: fullSince) >= Self.fullMilliseconds { endFull() }
@@ -104,4 +120,11 @@ extension HubConnection {
         else { return }
         for connection in hub.connections(in: typing.conversation, but: self) { connection.deliver(typing) }
     }
+}
+
+/// Under what a pushed event is known.
+struct PushedName: Hashable {
+    var log: LogID
+    var replica: ReplicaID
+    var counter: UInt64
 }

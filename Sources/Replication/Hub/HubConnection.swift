@@ -38,6 +38,8 @@ public final class HubConnection: @unchecked Sendable {
     var isPushing = false
     /// Logs of which an event had no room on the disk: of these nothing more is decided in this session.
     var fullLogs: Set<LogID> = []
+    /// What of this session's PUSHes was refused.
+    var refusedNames: Set<PushedName> = []
     var fullSince: Instant?
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []
@@ -77,7 +79,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
-            + fullLogs.count + inbox.withLock { $0.changed.count + $0.joined.count }
+            + fullLogs.count + refusedNames.count + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
     // From the transport.

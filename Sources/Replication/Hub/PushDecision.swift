@@ -58,6 +58,9 @@ struct PushDecision {
         Refused(log: log, replica: origin.replica, counter: origin.counter, code: code, detail: detail)
     }
 
+    /// What was refused without asking the store, which so knows nothing of it.
+    var refusals: [Refused] { places.compactMap { place in if case .refused(let refusal) = place { refusal } else { nil } } }
+
     /// - Parameters:
     ///   - outcomes: of each submission; `nil`: it was not decided and stays unanswered.
     ///   - isStranger: whether the peer never took part in a conversation: it is told nothing that a conversation which is not there would not tell.

@@ -39,12 +39,15 @@ extension Outbox {
             }
         }
         var reborn: ReplicaIdentity?
-        var conflicts: [OutboxEntry] = []
+        let conflicts = conflicts(refused, but: Set(gone.map(\.id)))
+        if !conflicts.isEmpty, conflicts.contains(where: { $0.origin.replica == identity.replica }) {
+            reborn = ReplicaIdentity(user: identity.user, nonce: newNonce())
+        }
+        let again = Set(conflicts.map(\.id))
         for answer in refused {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
-            if answer.code == RefusalCode.originConflict.rawValue {
-                if entry.origin.replica == identity.replica, reborn == nil { reborn = ReplicaIdentity(user: identity.user, nonce: newNonce()) }
-                conflicts.append(entry)
+            if again.contains(entry.id) {
+                continue
             } else if PlantedBug.dropRefused.isPlanted {
                 gone.append(entry)
             } else {
@@ -74,6 +77,21 @@ extension Outbox {
         for entry in gone { table.remove(entry.id) }
         settleWaiting(result.touched)
         return result
+    }
+
+    /// Entries that must get counters of another id: those whose counters turned out to be other events', and what went with them and rests on them.
+    private func conflicts(_ refused: [Refused], but gone: Set<UInt64>) -> [OutboxEntry] {
+        var found = refused.filter { $0.code == RefusalCode.originConflict.rawValue }.compactMap { table.entry($0.log, $0.replica, $0.counter) }
+        var place = 0
+        while place < found.count {
+            let base = found[place]
+            place += 1
+            found += table[base.event.conversation].filter { entry in
+                entry.state == .sent && entry.accepted == nil && entry.event.log == base.event.log && entry.origin.replica == base.origin.replica
+                    && entry.restsOn == base.origin.counter && !gone.contains(entry.id) && !found.contains { $0.id == entry.id }
+            }
+        }
+        return found
     }
 
     /// Events have come from the hub: those that were this replica's own leave the outbox, and so does what was accepted and is held by now.

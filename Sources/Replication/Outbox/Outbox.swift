@@ -10,6 +10,8 @@ final class Outbox {
     private var nextSending: UInt64 = 1
     /// Sent in a session before and not answered: to be sent again, in this order, the last first.
     private var again: [UInt64] = []
+    /// Of these, what waits for an answer to what a hub lost and is offered anew.
+    private var delayed: [UInt64] = []
     var identity: ReplicaIdentity
     /// Entries that became the hub's and were not told of yet.
     var acceptedCount = 0
@@ -208,36 +210,63 @@ final class Outbox {
         // Its counter is given out now, and must not come before smaller ones of its lane.
         table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn { sent.append(($0.sending, $0.id)) } }
         again = sent.sorted { $0 > $1 }.map(\.id)
+        delayed = []
     }
 
     /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
     /// counters are not given to others.
     func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
         var flight = Flight(identity, firstSending: nextSending, bytesMax: bytesMax, eventsMax: eventsMax)
+        if !delayed.isEmpty {
+            again = (again + delayed).sorted { (table[$0]?.sending ?? 0, $0) > (table[$1]?.sending ?? 0, $1) }
+            delayed = []
+        }
+        var offers = Offers(identity), held = HeldBack()
+        var orphans: [OutboxEntry] = []
         while let id = again.last {
-            guard try takeAgain(id, into: &flight) else { break }
+            guard try takeAgain(id, &offers, &held, &orphans, into: &flight) else { break }
             again.removeLast()
         }
         if again.isEmpty { try takePending(into: &flight) }
         try keep(flight)
-        return (flight.events, Set(flight.fresh.map(\.event.conversation)))
+        try replace(orphans)
+        return (flight.events, Set((flight.fresh + orphans).map(\.event.conversation)))
     }
 
     /// `false`: there is no room for it.
-    private func takeAgain(_ id: UInt64, into flight: inout Flight) throws -> Bool {
-        guard let entry = table[id] else { return true }
+    ///
+    /// - Parameter orphans: gets what fails with what it rests on.
+    private func takeAgain(
+        _ id: UInt64, _ offers: inout Offers, _ held: inout HeldBack, _ orphans: inout [OutboxEntry], into flight: inout Flight
+    ) throws -> Bool {
+        guard var entry = table[id] else { return true }
         switch entry.state {
-        case .sent: return entry.accepted != nil || flight.add(entry, isFirst: false)
-        case .pending: return try entry.isWaiting || flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
+        case .sent:
+            if entry.accepted != nil { return true }
+            switch offers.standing(of: entry, table) {
+            case .answered: return flight.add(entry, isFirst: false)
+            case .awaited: delayed.append(id)
+            case .refused:
+                let code: RefusalCode = entry.neededMessages.isEmpty ? .unknownConversation : .unknownMessage
+                entry.state = .failed(code: code.rawValue, detail: "it depends on an event that a hub lost, and then refused")
+                orphans.append(entry)
+            }
+            return true
+        // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
+        case .pending:
+            return try entry.isWaiting || held.takes(entry, table)
+                || flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
         case .failed: return true
         }
     }
 
     private func takePending(into flight: inout Flight) throws {
-        let taken = Set(flight.fresh.map(\.id))
+        let taken = Set(flight.fresh.map(\.id)), late = Set(delayed.compactMap { table[$0]?.event.conversation })
         var held = HeldBack()
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
-            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !held.takes(entry, table) else { continue }
+            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !late.contains(entry.event.conversation), !held.takes(entry, table) else {
+                continue
+            }
             guard try flight.addFresh(entry, keepsPlace: false, mayWait: true, table, after: { try counter(of: $0) }) else { return }
         }
     }

@@ -44,7 +44,8 @@ enum Rewinding {
         let secrets = try Secrets(of: path, options)
         var held: [LogID: Seq] = [:]
         var ahead: [RecordedEvent] = []
-        /// Of logs whose rows or secrets are lost. Their first events come again from the hub, with their secrets; the others stand behind that gap.
+        /// Of logs whose rows or secrets are lost. Where their ends are known, their first events come again from the hub, with their secrets, and the others
+        /// stand behind that gap. Else all comes again, and is compared: a hub that was set back may not have it.
         var orphans: [LogID: [RecordedEvent]] = [:]
         var saved = 0, read: Position = 0
         var lost: [String] = []
@@ -64,7 +65,7 @@ enum Rewinding {
                 read += 1
                 let last = held[event.log] ?? 0
                 guard let secret = secrets.known[event.log] else {
-                    if secrets.heads != nil { orphans[event.log, default: []].append(event) }
+                    orphans[event.log, default: []].append(event)
                     return
                 }
                 guard event.seq > last else { return }
@@ -94,10 +95,13 @@ enum Rewinding {
             // What each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is where something came behind the
             // cursor: a hub that was set back since may not have it any more, and nothing would tell.
             let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            for events in orphans.values { ahead += events.filter { $0.seq > 1 } }
             // Where a row is lost, its log's events tell how far it went, if none of them is lost as well.
-            let isKnown = secrets.areAllHeads || read == secrets.lastPosition
-            if var heads = secrets.heads, secrets.lastPosition == place, isKnown {
+            let isKnown = secrets.lastPosition == place && (secrets.areAllHeads || read == secrets.lastPosition)
+            for events in orphans.values {
+                if isKnown, secrets.heads != nil { ahead += events.filter { $0.seq > 1 } }
+                try Lost.put(events.filter { !isKnown || secrets.heads == nil || $0.seq == 1 }, in: SyncTables.suspects, &transaction)
+            }
+            if var heads = secrets.heads, isKnown {
                 for (log, events) in orphans where heads[log] == nil {
                     heads[log] = LogHead(size: events.map(\.seq).max()!, root: DamagedLogs.unknownRoot)
                 }

@@ -14,7 +14,9 @@ public struct Instant: Hashable, Sendable {
 
     /// By this machine's clocks.
     public static var now: Instant {
-        let (seconds, attoseconds) = (ContinuousClock.now - start).components
+        // The beginning first: it is made when it is first asked for, and is not to lie behind now.
+        let start = start
+        let (seconds, attoseconds) = max(start.duration(to: .now), .zero).components
         return Instant(wallMilliseconds: WallClock.milliseconds, monotonicMilliseconds: UInt64(seconds) * 1000 + UInt64(attoseconds / 1_000_000_000_000_000))
     }
 

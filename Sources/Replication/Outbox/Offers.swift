@@ -1,0 +1,49 @@
+internal import EventLog
+
+/// What a hub lost and this replica offers anew, under its present id: what was sent before, under an id that it had, and rests on that, is not sent again
+/// before it is answered. The hub knows nothing of either, and might know something else under the same ids.
+struct Offers {
+    enum Standing {
+        case answered, awaited, refused
+    }
+
+    private struct Known {
+        var creation: OutboxEntry?
+        var messages: [MessageID: OutboxEntry] = [:]
+    }
+
+    private let identity: ReplicaIdentity
+    /// Made of a conversation when it is first asked for.
+    private var known: [ConversationID: Known] = [:]
+
+    init(_ identity: ReplicaIdentity) { self.identity = identity }
+
+    /// Conversations of which something waits: what was sent behind it stays behind it.
+    private(set) var late: Set<ConversationID> = []
+
+    /// What became of that on which an entry rests that was sent. To be asked of the entries in the order of their sending.
+    mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
+        let standing = standingAlone(of: entry, table)
+        if standing == .answered, entry.origin.replica != identity.replica, late.contains(entry.event.conversation) { return .awaited }
+        if standing == .awaited { late.insert(entry.event.conversation) }
+        return standing
+    }
+
+    private mutating func standingAlone(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
+        guard entry.origin.replica != identity.replica, case .conversation(let id) = entry.event.log else { return .answered }
+        if known[id] == nil {
+            var new = Known()
+            for other in table[id] where other.origin.replica == identity.replica && other.accepted == nil {
+                switch other.event.content {
+                case .conversationCreated: new.creation = other
+                case .messageSent(let message): new.messages[message.id] = other
+                default: break
+                }
+            }
+            known[id] = new
+        }
+        let bases = ([known[id]!.creation] + entry.neededMessages.map { known[id]!.messages[$0] }).compactMap(\.self).filter { $0.id < entry.id }
+        if bases.contains(where: { $0.isFailed || $0.isWaiting }) { return .refused }
+        return bases.isEmpty ? .answered : .awaited
+    }
+}
