@@ -21,9 +21,6 @@ struct DamagedLogs {
 
     func has(_ log: LogID) -> Bool { heads[log] != nil }
 
-    /// How far a log went before the damage; what is missing of that is asked for already. 0: it has none.
-    func size(of log: LogID) -> Seq { heads[log]?.size ?? 0 }
-
     func hasAny(in scope: Scope) -> Bool {
         if isEmpty { return false }
         let names = scope.names

@@ -213,8 +213,6 @@ extension Replica {
         // Of what is before the part of somebody who came later nothing is given.
         let partSeq = state.withLock { $0.previews.lastSeqOfFirst(log) }
         if partSeq > heldSeq { return Fetch(log: log, from: partSeq + 1, through: 0) }
-        let damagedSize = state.withLock { $0.damaged.size(of: log) }
-        if damagedSize > heldSeq { return Fetch(log: log, from: damagedSize + 1, through: 0) }
         guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
             return Fetch(log: log, from: heldSeq + 1, through: 0)
         }
