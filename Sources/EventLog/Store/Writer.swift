@@ -343,8 +343,6 @@ final class Writer {
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
         // It was a duplicate of something then; it is not asked again whether it would be accepted now.
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
-        // Nothing is a repeat in a log without events. A store and a replica that were both set back can meet so.
-        guard state.row.seq > 0 else { return .refuse(Refusal(.originConflict, "used before for another event")) }
         switch (try decideByContent(submission), event.content) {
         case (.duplicate(let seq), _): return .duplicate(seq)
         // Who joined then may have left since, and who may not speak now may have spoken then.

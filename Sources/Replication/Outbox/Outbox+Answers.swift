@@ -29,6 +29,13 @@ extension Outbox {
         var gone: [OutboxEntry] = []
         for answer in accepted {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
+            // A repeat of nothing that this user may see: a hub that was set back says so of an old counter, in a conversation that it does not know.
+            if answer.isDuplicate, answer.seq == 0 {
+                entry.state = .failed(code: RefusalCode.unknownConversation.rawValue, detail: "what it repeats is not in sight")
+                result.failed += 1
+                changed.append(entry)
+                continue
+            }
             if !entry.isCounted { acceptedCount += 1 }
             entry.isCounted = true
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
