@@ -5,18 +5,22 @@ import Testing
 
 /// A replica whose bytes are damaged asks its hub for just what is missing.
 @Suite struct DamageTests {
+    /// Five conversations in several runs, as damage of one leaves what stands before it and behind it; and an event that waits to be sent.
+    private func talked(in world: World) async throws -> (chats: [ConversationID], device: Replica, pending: OutboxEntry) {
+        var chats: [ConversationID] = []
+        for _ in 0..<5 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
+        let device = try world.device(ada)
+        for round in 0..<3 {
+            for index in 0..<60 { try await world.hubStore.send("round \(round), message \(index)", to: chats[index % 5], from: bob) }
+            try await world.sync(device)
+            try device.store.log.flush()
+        }
+        return (chats, device, try device.append(message("made before the damage was found", in: chats[0], by: ada)))
+    }
+
     @Test func whatIsDamagedComesAgainFromTheHub() async throws {
         try await withWorld { world in
-            var chats: [ConversationID] = []
-            for _ in 0..<5 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
-            let device = try world.device(ada)
-            // Several runs: damage of one leaves what stands before it and behind it.
-            for round in 0..<3 {
-                for index in 0..<60 { try await world.hubStore.send("round \(round), message \(index)", to: chats[index % 5], from: bob) }
-                try await world.sync(device)
-                try device.store.log.flush()
-            }
-            let pending = try device.append(message("made before the damage was found", in: chats[0], by: ada))
+            let (chats, device, pending) = try await talked(in: world)
             let path = device.store.log.path
             try device.close()
             let runs = try EventStore.damageRun(at: path, number: 1)
@@ -57,15 +61,7 @@ import Testing
     @Test("of a log whose row or secret is damaged, its first and its last event come again; no other log's", arguments: EventStore.LogRecord.allCases, [1, 3])
     func logRecords(_ kind: EventStore.LogRecord, _ count: Int) async throws {
         try await withWorld { world in
-            var chats: [ConversationID] = []
-            for _ in 0..<5 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
-            let device = try world.device(ada)
-            for round in 0..<3 {
-                for index in 0..<60 { try await world.hubStore.send("round \(round), message \(index)", to: chats[index % 5], from: bob) }
-                try await world.sync(device)
-                try device.store.log.flush()
-            }
-            let pending = try device.append(message("made before the damage was found", in: chats[0], by: ada))
+            let (chats, device, pending) = try await talked(in: world)
             let path = device.store.log.path
             try device.close()
             for number in 0..<count { #expect(try EventStore.damageRecord(at: path, kind, number: number) == 5) }
