@@ -29,7 +29,8 @@ struct TokenHeader: Decodable {
 struct TokenClaims: Decodable {
     var sub: String?
     var iss: String?
-    var aud: [String]
+    /// Empty: it names nobody, which is not the same as none.
+    var aud: [String]?
     var exp: Double?
     var nbf: Double?
     var service: Bool
@@ -49,7 +50,7 @@ struct TokenClaims: Decodable {
         nbf = try values.decodeIfPresent(Double.self, forKey: .nbf)
         service = try values.decodeIfPresent(Bool.self, forKey: .service) ?? false
         // One name, or a list.
-        if let one = try? values.decode(String.self, forKey: .aud) { aud = [one] } else { aud = try values.decodeIfPresent([String].self, forKey: .aud) ?? [] }
+        if let one = try? values.decode(String.self, forKey: .aud) { aud = [one] } else { aud = try values.decodeIfPresent([String].self, forKey: .aud) }
     }
 }
 

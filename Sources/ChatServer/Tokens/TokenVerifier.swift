@@ -101,8 +101,8 @@ public struct TokenVerifier: Sendable {
         guard let expiry = claims.exp, 0...Self.latestSeconds ~= expiry else { throw .expiry }
         if let issuer, claims.iss != issuer { throw .issuer }
         if let audience {
-            guard claims.aud.contains(audience) else { throw .audience }
-        } else if !claims.aud.isEmpty {
+            guard claims.aud?.contains(audience) ?? false else { throw .audience }
+        } else if claims.aud != nil {
             throw .audience
         }
         guard let user = claims.sub.flatMap({ UserID($0) }) else { throw .subject }

@@ -79,6 +79,7 @@ import Testing
         let issuer = try Issuer()
         let verifier = verifier(try await .file(issuer.file(issuer.p256.publicKey.pemRepresentation)), issuer: nil, audience: nil)
         #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims()))) == .audience)
+        #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims(aud: "[]")))) == .audience)
         #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims(aud: nil)))) == nil)
     }
 
