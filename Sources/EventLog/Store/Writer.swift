@@ -22,9 +22,9 @@ final class Writer {
     @exclusivity(unchecked) private(set) var collected: [RecordedEvent] = []
 
     /// What this frame's submissions named under counters that were other events' before: such a refusal leaves no mark.
-    private var conflicts: Set<LaneCounter> = []
+    private(set) var conflicts: Set<LaneCounter> = []
 
-    private struct LaneCounter: Hashable {
+    struct LaneCounter: Hashable {
         var log: LogID
         var replica: ReplicaID
         var counter: UInt64
@@ -247,14 +247,6 @@ final class Writer {
         return Receipt(seq: seq, position: position, hlc: hlc, isDurable: true)
     }
 
-    /// Whether what is a duplicate of something now may be one of something else later: of all else the content names the one event that it repeats.
-    private static func mayComeAgain(_ event: Event) -> Bool {
-        switch event.content {
-        case .participantJoined, .participantLeft, .receiptDelivered, .receiptRead: true
-        default: false
-        }
-    }
-
     private func mark(_ log: LogID, _ origin: Origin, _ answer: LogRow.Answer?, _ frame: inout FrameBuilder) throws {
         let state = try makeState(of: log)
         if let lane = state.row.lane(origin.replica), state.row.lanes[lane].mark >= origin.counter { return }
@@ -262,105 +254,6 @@ final class Writer {
         state.row.take(record)
         state.lastMark = nextPosition
         frame.put(record)
-    }
-
-    private func decide(_ submission: borrowing Submission) throws -> Decision {
-        if let origin = submission.origin {
-            guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
-            if let known = try handledBefore(submission, origin) { return known }
-        }
-        if let refusal = Acceptance.checkForm(submission.event) { return .refuse(refusal) }
-        let decision = try decideByContent(submission)
-        switch (decision, submission.event.content) {
-        case (.accept, _):
-            if let objection = submission.objection { return .refuse(objection) }
-            return try isBaseRefused(submission) ? .refuse(Self.withoutBase(submission.event)) : decision
-        // One that says the same by chance must not carry on what was broken off.
-        case (.duplicate, .chunkAppended): return try isBaseRefused(submission) ? .refuse(Self.withoutBase(submission.event)) : decision
-        default: return decision
-        }
-    }
-
-    /// What the rules say of a submission, whoever sent it.
-    private func decideByContent(_ submission: borrowing Submission) throws -> Decision {
-        let event = submission.event
-        guard let state = try state(of: .conversation(event.conversation)) else { return try Acceptance.decide(event, nil, self) }
-        let decision = try Acceptance.decide(event, state, self, asksParticipation: !submission.isOwnHousekeeping)
-        // An erased text can no longer tell; its sender's word is taken.
-        guard submission.comparesChunks, case .duplicate(let seq) = decision, case .chunkAppended(let id, let index, let text) = event.content,
-            let held = try self.event(of: state, at: seq), !held.isErased, case .chunkAppended(id, index, let other) = held.event.content,
-            !equalBytes(text, other)
-        else { return decision }
-        return .refuse(Refusal(.messageConflict))
-    }
-
-    /// Whether what a submission rests on was refused. What was never handled was not: a hub that was set back knows nothing of it.
-    private func isBaseRefused(_ submission: borrowing Submission) throws -> Bool {
-        guard submission.restsOn > 0, let origin = submission.origin, !PlantedBug.forgetBase.isPlanted else { return false }
-        if submission.isBaseRefused { return true }
-        if conflicts.contains(LaneCounter(log: submission.event.log, replica: origin.replica, counter: submission.restsOn)) { return true }
-        guard let state = try state(of: submission.event.log), let lane = state.row.lane(origin.replica) else { return false }
-        if case .refused = state.row.lanes[lane].answer(to: submission.restsOn) { return true }
-        return false
-    }
-
-    private static func withoutBase(_ event: Event) -> Refusal {
-        let isLater =
-            switch event.content {
-            case .chunkAppended, .messageCompleted, .messageInterrupted: true
-            default: false
-            }
-        return Refusal(isLater ? .unknownMessage : .unknownConversation, "it rests on an event that was refused")
-    }
-
-    /// The lane's mark comes before any other rule (I3): what was handled once gets the same answer for ever.
-    private func handledBefore(_ submission: borrowing Submission, _ origin: Origin) throws -> Decision? {
-        guard let state = try state(of: submission.event.log), let position = state.row.lane(origin.replica) else { return nil }
-        guard origin.counter <= state.row.lanes[position].mark, !PlantedBug.forgetLaneMark.isPlanted else { return nil }
-        let lane = state.row.lanes[position]
-        let (event, recall, isFirstSending) = (submission.event, submission.recall, submission.isFirstSending)
-        if !isFirstSending, let answer = lane.answer(to: origin.counter) {
-            switch answer {
-            case .refused(let refusal): return .refuse(refusal)
-            // Another event under its counter is not swallowed.
-            case .duplicate(let seq) where Self.mayComeAgain(event): return .duplicate(seq)
-            case .duplicate: break
-            }
-        }
-        if let recorded = try recall?.event ?? find(origin, in: state, after: recall?.through ?? 0) {
-            var old = ByteBuffer()
-            var new = ByteBuffer()
-            recorded.encodeBody(into: &old)
-            event.encodeBody(into: &new)
-            if let newer = submission.newer { new.put(newer.body) }
-            let isSame =
-                recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
-                && recorded.event.conversation == event.conversation && Self.isSame(recorded.newer, submission.newer)
-                && (recorded.isErased ? recorded.origin.hlc == origin.hlc : old.bytes.elementsEqual(new.bytes))
-            return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
-        }
-        // It was refused, or a duplicate of something: another event's answer, if this one is new.
-        if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
-        // It was a duplicate of something then; it is not asked again whether it would be accepted now.
-        if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
-        switch (try decideByContent(submission), event.content) {
-        case (.duplicate(let seq), _): return .duplicate(seq)
-        // Who joined then may have left since, and who may not speak now may have spoken then.
-        case (_, .participantJoined), (_, .participantLeft): return .duplicate(state.row.seq)
-        case (.refuse(let refusal), .receiptDelivered) where refusal.code != .unknownMessage,
-            (.refuse(let refusal), .receiptRead) where refusal.code != .unknownMessage:
-            return .duplicate(state.row.seq)
-        case (.refuse, _), (.accept, _):
-            // Nothing else that was a repeat once is none now: what it repeats is still there. It is another event's counter: its replica was set back, and
-            // so was its memory of having sent this one for the first time.
-            return .refuse(Refusal(.originConflict, "used before for another event"))
-        }
-    }
-
-    /// Of the envelope: erasing a body takes the rest.
-    private static func isSame(_ old: NewerFields?, _ new: NewerFields?) -> Bool {
-        guard let old else { return new?.envelope.isEmpty ?? true }
-        return new.map(old.isSameEnvelope) ?? old.envelope.isEmpty
     }
 
     /// The event that a replica made as its how-many-eth of this log. Reads the log behind `known`, up to which it is not: under the writer's lock, so
