@@ -208,4 +208,29 @@ import Testing
             #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
         }
     }
+
+    @Test("offers that wait for one another do not wait for what was sent behind them")
+    func offersBeforeWhatWaitsForThem() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let device = try world.device(bob)
+            try await world.sync(device)
+            try world.backUpHub()
+            let one = MessageID.random(), two = MessageID.random()
+            try device.append(message("one", in: chat, by: bob, id: one))
+            try await world.sync(device)
+            var reply = Event.Message(id: two, role: .user, text: "two")
+            reply.replyTo = one
+            try device.append(event(chat, .messageSent(reply)))
+            try await world.sync(device)
+            try device.append(event(chat, .messageDeleted(message: two)))
+            try sent(device)
+            try device.append(message("three", in: chat, by: bob))
+            try world.restoreHub()
+            let healed = try await world.heal(device)
+            #expect(healed.outbox.isEmpty)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["one", "", "three"])
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
 }

@@ -18,16 +18,20 @@ struct Offers {
 
     init(_ identity: ReplicaIdentity) { self.identity = identity }
 
-    /// Conversations of which something waits: what was sent behind it stays behind it.
-    private(set) var late: Set<ConversationID> = []
+    /// Conversations of which something waits for an offer, with the first such entry: what was sent behind it stays behind it, and what was made behind it too.
+    private var late: [ConversationID: UInt64] = [:]
 
     /// What became of that on which an entry rests that was sent. To be asked of the entries in the order of their sending.
     mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         let standing = standingAlone(of: entry, table)
-        if standing == .answered, entry.origin.replica != identity.replica, late.contains(entry.event.conversation) { return .awaited }
-        if standing == .awaited { late.insert(entry.event.conversation) }
+        let conversation = entry.event.conversation
+        if standing == .answered, entry.origin.replica != identity.replica, late[conversation] != nil { return .awaited }
+        if standing == .awaited { late[conversation] = min(late[conversation] ?? entry.id, entry.id) }
         return standing
     }
+
+    /// Whether an entry that was not sent comes behind one that waits. The offers themselves come before it.
+    func holdBack(_ entry: OutboxEntry) -> Bool { late[entry.event.conversation].map { $0 < entry.id } ?? false }
 
     private mutating func standingAlone(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         guard entry.origin.replica != identity.replica, case .conversation(let id) = entry.event.log else { return .answered }

@@ -227,7 +227,7 @@ final class Outbox {
             guard try takeAgain(id, &offers, &held, &orphans, into: &flight) else { break }
             again.removeLast()
         }
-        if again.isEmpty { try takePending(into: &flight) }
+        if again.isEmpty { try takePending(offers, into: &flight) }
         try keep(flight)
         try replace(orphans)
         return (flight.events, Set((flight.fresh + orphans).map(\.event.conversation)))
@@ -260,13 +260,11 @@ final class Outbox {
         }
     }
 
-    private func takePending(into flight: inout Flight) throws {
-        let taken = Set(flight.fresh.map(\.id)), late = Set(delayed.compactMap { table[$0]?.event.conversation })
+    private func takePending(_ offers: Offers, into flight: inout Flight) throws {
+        let taken = Set(flight.fresh.map(\.id))
         var held = HeldBack()
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
-            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !late.contains(entry.event.conversation), !held.takes(entry, table) else {
-                continue
-            }
+            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }
             guard try flight.addFresh(entry, keepsPlace: false, mayWait: true, table, after: { try counter(of: $0) }) else { return }
         }
     }

@@ -22,7 +22,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     /// What `origin.replica` was made of.
     var nonce: [UInt8]
     /// In which order the events were sent; 0: not yet. Of one that is pending: the place that it takes among what is sent again.
-    var sending: UInt64 = 0
+    package var sending: UInt64 = 0
     /// The counter of the event of its lane on which it rested when it was sent; 0: on none.
     var restsOn: UInt64 = 0
     /// Where the hub says that it recorded it, until that is held here and was compared.

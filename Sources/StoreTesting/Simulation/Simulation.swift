@@ -180,7 +180,13 @@ package final class Simulation: @unchecked Sendable {
         let open = replica.outbox.filter { !$0.isFailed && !$0.isWaiting }
         return
             "has cursor \(replica.cursor?.position ?? 0) of \(hub.history.position), holes \(replica.holes), lacks \(lacking.sorted().joined(separator: ", ")), "
-            + "\(open.count) open in its outbox, the first \(open.first.map { "\($0)" } ?? "")"
+            + "open in its outbox \(open.map { describe($0) }.joined(separator: ", "))"
+    }
+
+    /// What tells why an entry stays.
+    private func describe(_ entry: OutboxEntry) -> String {
+        let sent = "sent as \(entry.sending) by \(entry.origin.replica) \(entry.origin.counter)"
+        return "[\(entry.id) \(entry.state), \(sent), in \(entry.event.conversation): \(entry.event.content)]"
     }
 }
 
