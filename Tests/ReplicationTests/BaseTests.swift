@@ -209,6 +209,19 @@ import Testing
         }
     }
 
+    @Test("what waits for a creation that is given up fails as what it is: of no conversation")
+    func givenUp() async throws {
+        try await withWorld { world in
+            let device = try world.device(bob), chat = ConversationID.random(), id = MessageID.random()
+            try device.append([
+                event(chat, .conversationCreated(kind: .group, title: nil, participants: [])), message("one", in: chat, by: bob, id: id),
+                event(chat, .messageEdited(message: id, text: "one, edited")),
+            ])
+            try device.discard([device.outbox[0].id])
+            #expect(codes(device) == ["unknown_conversation", "unknown_message"])
+        }
+    }
+
     @Test("offers that wait for one another do not wait for what was sent behind them")
     func offersBeforeWhatWaitsForThem() async throws {
         try await withWorld { world in

@@ -45,6 +45,7 @@ final class Between: Sendable {
             }
         }
     }
+    func tick() { ends.withLock { $0.replica }?.tick() }
     func end() { ends.withLock { $0.replica }?.end() }
     /// The connection is lost.
     func lose() { ends.withLock { $0.replica }?.disconnected() }

@@ -173,6 +173,25 @@ import Testing
         }
     }
 
+    @Test("what was accepted outside of the scope is known as that, also to the next process; asked again, the hub has it still")
+    func acceptedElsewhere() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            try await world.sync(device)
+            try device.append(message("outside", in: old, by: bob))
+            #expect(!device.outbox[0].isAccepted)
+            for _ in 0..<2 {
+                try await settle(world, device, .conversations([long]))
+                #expect(device.outbox.map(\.isAccepted) == [true])
+                #expect(try ReplicaOverlay(of: device.store.log.path)?.outbox.map(\.isAccepted) == [true])
+            }
+            #expect(try world.hubStore.timeline(of: old, .newest, limit: 1)?.messages.map(\.text) == ["outside"])
+            try await world.sync(device)
+            #expect(device.outbox.isEmpty)
+        }
+    }
+
     @Test func aBaseThatCannotBeReadIsNotKept() async throws {
         try await withWorld { world in
             _ = try await conversations(world)

@@ -127,7 +127,7 @@ extension HubConnection {
             offered.insert(item.log)
             if !isProbe, awaitsHeads { named[item.log] = .some(nil) }
         } else {
-            hasDenied = true
+            denied.insert(item.log)
         }
         return HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root))
     }

@@ -65,6 +65,7 @@ extension HubConnection {
 
     private func decided(_ batch: PushBatch) {
         isPushing = false
+        guard let identity = session.who else { return }
         if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
         for (decision, bytes, outcomes) in batch.decided {
             var answers = decision.answers(outcomes) { isStranger(to: $0) }
@@ -73,8 +74,9 @@ extension HubConnection {
             for answer in answers.refused where answer.code == RefusalCode.messageConflict.rawValue { allowance.spend(Effort(events: Self.duplicateCost)) }
             for index in answers.accepted.indices where answers.accepted[index].isDuplicate {
                 allowance.spend(Effort(events: Self.duplicateCost))
-                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was.
-                let visible = visibleSeq(answers.accepted[index].log)
+                // A repeat of what happened after its author had left never comes to the peer, which must not wait for it, nor know when it was. What its
+                // scope leaves out it may see all the same.
+                let visible = hub.withIndex { $0.visibleSeq(of: answers.accepted[index].log, for: identity, seesEverything: seesEverything) }
                 guard answers.accepted[index].seq > visible else { continue }
                 answers.accepted[index].seq = visible
                 answers.accepted[index].hlc = HLC(rawValue: 0)

@@ -19,15 +19,16 @@ extension HubConnection {
         guarded {
             for frame in held { transmit(frame) }
             held = []
-            // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
-            // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
-            if awaitsHeads || hasDenied {
-                for (log, seq) in changed { self.changed(log, at: seq, isNew: joined.contains(log)) }
-                return try feedSome()
-            }
-            for log in changed.keys { coverage?.note(log) }
             var offers: [HeadsFrame.Item] = []
-            for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) where isInScope(log) && !offered.contains(log) {
+            for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+                // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
+                // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
+                if awaitsHeads || denied.contains(log) {
+                    self.changed(log, at: seq, isNew: joined.contains(log))
+                    continue
+                }
+                coverage?.note(log)
+                guard isInScope(log), !offered.contains(log) else { continue }
                 guard joined.contains(log) else {
                     try want(log, from: seq)
                     continue
@@ -110,7 +111,7 @@ extension HubConnection {
     }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
-    private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || hasDenied || awaitsHeads }
+    private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || !denied.isEmpty || awaitsHeads }
 
     /// Says what the peer has before it has everything.
     private func tellProgress() {

@@ -17,8 +17,8 @@ public final class HubConnection: @unchecked Sendable {
     var replica = ReplicaID(high: 0, low: 0)
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
     var offered: Set<LogID> = []
-    /// The peer named logs of which it may see nothing: it must set itself right, and nothing is caught up before.
-    var hasDenied = false
+    /// Logs that the peer named and of which it may see nothing: it must set itself right, and nothing is caught up before.
+    var denied = Denied()
     /// The peer's cursor is gone, or covers only a part: its heads are awaited.
     var awaitsHeads = false
     /// Logs that the peer named among its heads meanwhile, with the seqs from which on they are to be sent; `nil`: not at all.
@@ -78,7 +78,7 @@ public final class HubConnection: @unchecked Sendable {
 
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
-        offered.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
+        offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count + mailbox.count
             + fullLogs.count + refusedNames.count + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 

@@ -43,6 +43,7 @@ struct Flight {
         entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
         entry.nonce = identity.nonce
         entry.state = .sent
+        entry.isElsewhere = false
         if !keepsPlace { entry.sending = nextSending }
         guard add(entry, isFirst: true) else { return false }
         if !keepsPlace { nextSending += 1 }

@@ -6,6 +6,8 @@ enum Standing {
     case held
     /// What stands there has not come, or cannot be compared yet.
     case awaited
+    /// It does not come: the scope leaves it out, or it lies in a hole.
+    case elsewhere
 }
 
 extension Outbox {
@@ -41,8 +43,11 @@ extension Outbox {
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             switch try standing(entry) {
             case .held: gone.append(entry)
+            case .elsewhere where !entry.isElsewhere:
+                entry.isElsewhere = true
+                changed.append(entry)
             // Not kept on the disk: the next session asks again.
-            case .awaited: table.put(entry)
+            case .awaited, .elsewhere: table.put(entry)
             }
         }
         var reborn: ReplicaIdentity?
@@ -115,19 +120,35 @@ extension Outbox {
         }
         acceptedCount += gone.count { !$0.isCounted }
         let known = Set(gone.map(\.id))
-        for log in logs { gone += try table.accepted(in: log).filter { try !known.contains($0.id) && standing($0) == .held } }
-        return try remove(gone)
+        return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
     }
 
-    /// What was accepted and is held by now leaves.
+    /// What was accepted can be compared now.
     func strikeAccepted(standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
-        try remove(table.acceptedLogs.flatMap { try table.accepted(in: $0).filter { try standing($0) == .held } })
+        try settle(table.acceptedLogs.flatMap { table.accepted(in: $0) }, standing)
     }
 
-    private func remove(_ gone: [OutboxEntry]) throws -> Set<ConversationID> {
-        if gone.isEmpty { return [] }
-        try side.write { transaction in for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) } }
+    /// Accepted entries that are held by now leave, with those that do anyway; that others do not come is kept.
+    private func settle(
+        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], _ standing: (OutboxEntry) throws -> Standing
+    ) throws -> Set<ConversationID> {
+        var gone = others, kept: [OutboxEntry] = []
+        for var entry in accepted {
+            switch try standing(entry) {
+            case .held: gone.append(entry)
+            case .elsewhere where !entry.isElsewhere:
+                entry.isElsewhere = true
+                kept.append(entry)
+            case .awaited, .elsewhere: break
+            }
+        }
+        if gone.isEmpty, kept.isEmpty { return [] }
+        try side.write { transaction in
+            for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+            for entry in kept { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+        }
         for entry in gone { table.remove(entry.id) }
+        for entry in kept { table.put(entry) }
         let touched = Set(gone.map(\.event.conversation))
         settleWaiting(touched)
         return touched

@@ -84,6 +84,7 @@ final class Outbox {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
             moved.restsOn = entry.restsOn
+            (moved.isCounted, moved.isElsewhere) = (entry.isCounted, entry.isElsewhere)
             moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
             all.append(moved)
         }
@@ -144,6 +145,7 @@ final class Outbox {
             var entry = entry
             entry.state = .pending
             entry.sending = 0
+            entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = identity.nonce
             changed.append(entry)
@@ -162,7 +164,7 @@ final class Outbox {
             let missing = Needed(gone.filter { $0.event.conversation == conversation })
             for entry in table[conversation] where !goneIDs.contains(entry.id) && entry.state == .pending && missing.holdsBack(entry) {
                 var entry = entry
-                entry.state = .failed(code: RefusalCode.unknownMessage.rawValue, detail: "it depends on an event that was discarded")
+                entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
                 entry.isWaiting = false
                 orphans.append(entry)
             }
@@ -247,8 +249,7 @@ final class Outbox {
             case .answered: return flight.add(entry, isFirst: false)
             case .awaited: delayed.append(id)
             case .refused:
-                let code: RefusalCode = entry.neededMessages.isEmpty ? .unknownConversation : .unknownMessage
-                entry.state = .failed(code: code.rawValue, detail: "it depends on an event that a hub lost, and then refused")
+                entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that a hub lost, and then refused")
                 orphans.append(entry)
             }
             return true

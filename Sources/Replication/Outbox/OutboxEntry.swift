@@ -29,6 +29,11 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     var accepted: Record?
     /// It was counted as accepted, which may happen again on a new connection.
     var isCounted = false
+    /// What the hub recorded did not come in the session that told of it: the scope left it out, or it lies in a hole.
+    var isElsewhere = false
+
+    /// Whether the hub has it, as far as is known, and it does not come. Each session asks again: the hub may be set back.
+    public var isAccepted: Bool { state == .sent && isElsewhere }
 
     struct Record: Hashable, Sendable {
         var seq: Seq
@@ -66,7 +71,8 @@ extension OutboxEntry {
         out.put(envelope)
         out.put(varint: UInt64(body.count))
         out.put(body)
-        if restsOn > 0 { out.put(varint: restsOn) }
+        if restsOn > 0 || isAccepted { out.put(varint: restsOn) }
+        if isAccepted { out.put(byte: 1) }
         return out.array()
     }
 
@@ -80,6 +86,8 @@ extension OutboxEntry {
         let envelope = Array(try reader.lengthPrefixed())
         let body = Array(try reader.lengthPrefixed())
         if !reader.isAtEnd { restsOn = try reader.varint() }
+        if !reader.isAtEnd { isElsewhere = try reader.byte() == 1 }
+        isCounted = isElsewhere
         guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }
         let recorded = try EventCodec.decode(envelope: envelope, body: body)
         self.id = id
@@ -97,6 +105,12 @@ extension OutboxEntry {
         let (envelope, body) = EventCodec.encode(recorded)
         return PushedEvent(
             envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce, restsOn: restsOn)
+    }
+
+    /// What a hub would say of it if that were missing on which it rests.
+    var codeWithoutBase: String {
+        let code: RefusalCode = neededMessages.isEmpty ? .unknownConversation : .unknownMessage
+        return code.rawValue
     }
 
     /// The messages that it needs to be there.

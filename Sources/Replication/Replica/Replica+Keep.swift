@@ -229,7 +229,9 @@ extension Replica {
     func wishes(for accepted: [Accepted]) throws -> [Fetch] {
         let scope = try savedScope()
         return try accepted.compactMap { answer in
-            guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log, state.withLock({ !$0.previews.has(answer.log) }) else { return nil }
+            guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log,
+                state.withLock({ !$0.previews.has(answer.log) && Scope.covers(answer.log, $0.scopeNames) })
+            else { return nil }
             let held = try store.log.lastSeq(of: answer.log)
             if case .newest(_, let messages) = scope, held == 0 { return Fetch(log: answer.log, from: 0, through: messages) }
             return answer.seq > held ? Fetch(log: answer.log, from: held + 1, through: 0) : nil

@@ -233,7 +233,9 @@ extension Replica {
     func standing(of entry: OutboxEntry, _ state: borrowing State) throws -> Standing {
         let log = entry.event.log
         // What is held may be of a lost life of the hub while the two are compared, and of what the scope leaves out it is not compared at all.
-        guard let record = entry.accepted, !state.isComparing, Scope.covers(log, state.scopeNames) else { return .awaited }
+        guard let record = entry.accepted else { return .awaited }
+        guard Scope.covers(log, state.scopeNames) else { return .elsewhere }
+        if state.isComparing { return .awaited }
         let held: RecordedEvent?
         if try record.seq <= store.log.lastSeq(of: log) {
             held = record.seq == 0 ? nil : try store.log.event(in: log, at: record.seq)
@@ -252,7 +254,7 @@ extension Replica {
     /// The same of one that was recorded before what is held. Where that is not for this user it never comes: the hub has to be believed, and the event is
     /// kept aside unless it says nothing new.
     private func standingBelow(_ entry: OutboxEntry, _ record: OutboxEntry.Record, _ state: borrowing State) throws -> Standing {
-        guard state.previews.lastSeqOfFirst(entry.event.log) > 0 else { return .awaited }
+        guard state.previews.lastSeqOfFirst(entry.event.log) > 0 else { return .elsewhere }
         if try record.isRepeat && saysNothingNew(entry.event) { return .held }
         var event = entry.recorded
         event.seq = record.seq
@@ -277,14 +279,26 @@ extension Replica {
 
     /// Whether nothing of the outbox is on its way: it is empty, or what is left failed or waits for that, or was accepted and does not come: it is not in
     /// this scope, or lies in a hole.
-    package func isOutboxAnswered(in scope: Scope) -> Bool {
+    package func isOutboxAnswered(in scope: Scope) -> Bool { awaited(in: scope) == .nothing }
+
+    enum Awaited: Comparable {
+        case nothing
+        /// Of what was sent all is answered, and some of what the hub has recorded has not come from there.
+        case acceptedEvents
+        case answers
+    }
+
+    /// What the outbox waits for.
+    func awaited(in scope: Scope) -> Awaited {
         let names = scope.names
         return state.withLock { state in
-            state.outbox.table.allSatisfy { entry in
-                if entry.isFailed || entry.isWaiting { return true }
-                guard let record = entry.accepted else { return false }
-                return !Scope.covers(entry.event.log, names) || record.seq <= state.previews.baseSeq(of: entry.event.log)
+            var awaited = Awaited.nothing
+            state.outbox.table.forEach { entry in
+                if entry.isFailed || entry.isWaiting { return }
+                guard let record = entry.accepted else { return awaited = .answers }
+                if Scope.covers(entry.event.log, names), record.seq > state.previews.baseSeq(of: entry.event.log) { awaited = max(awaited, .acceptedEvents) }
             }
+            return awaited
         }
     }
 

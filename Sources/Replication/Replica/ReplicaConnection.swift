@@ -55,6 +55,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var laterCursor: (cursor: Cursor, place: Position)?
     private var laterProgress: (progress: PartialCursor, unvouched: [LogID: Seq], place: Position)?
     private var askedAt: Instant
+    /// Since when nothing is awaited but what the hub has recorded of the outbox.
+    private var withheldSince: Instant?
     /// Bytes of messages that wait to be handled.
     private let backlog = Monitor(0)
     /// What an honest hub may have on its way, and much more.
@@ -125,9 +127,21 @@ public final class ReplicaConnection: @unchecked Sendable {
                 askedAt = now
                 perform(session.fetch(missing.values.sorted { $0.log.sortKey < $1.log.sortKey }))
             }
+            endIfWithheld()
             replica.saveCursor()
         }
     }
+
+    /// A hub that says it has everything sent, and has not, is asked anew.
+    private func endIfWithheld() {
+        guard isCaughtUp, comparison == nil, replica.isWhole(in: scope), replica.awaited(in: scope) == .acceptedEvents else { return withheldSince = nil }
+        let since = withheldSince ?? now
+        withheldSince = since
+        guard now.milliseconds(since: since) >= Self.withheldMilliseconds else { return }
+        perform(session.end(Bye(.timeout, "the hub does not send events of ours that it says it has recorded")))
+    }
+
+    private static let withheldMilliseconds: UInt64 = 30_000
 
     /// Something new is in the outbox.
     public func outboxChanged() {

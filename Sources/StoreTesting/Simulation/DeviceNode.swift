@@ -28,7 +28,7 @@ final class DeviceNode: @unchecked Sendable {
     /// Whether it asks for a part of what its user has, now and then for another.
     let isScoped: Bool
     var scope: Scope
-    /// Up to where the hub's log went when it asked last without a cursor: all that follows comes.
+    /// Up to where the hub's log went when it asked last without a cursor, or with one before all events: all that follows comes.
     private(set) var asked: Position = 0
     /// Seqs of which it may have erased the body.
     var erased: [LogID: Set<Seq>] = [:]
@@ -210,7 +210,8 @@ final class DeviceNode: @unchecked Sendable {
         if !simulation.isHealing, world.random.chance(0.1) { expiry = simulation.hub.clock.wallMilliseconds + world.random.within(0...20_000) }
         let token = Token.make(user, expiresAt: expiry)
         world.log("\(name): connects")
-        simulation.hub.accept(link)
+        let welcomedAt = Reference<Position>()
+        simulation.hub.accept(link, welcomedAt: welcomedAt)
         if breaks > 0, !simulation.isHealing {
             breaks -= 1
             world.after(world.random.within(1...4000)) { link.cut() }
@@ -235,7 +236,7 @@ final class DeviceNode: @unchecked Sendable {
                     switch event {
                     case .failed(let error): failed(error, replica)
                     case .mustReopen: mustRestart = true
-                    case .connected(let isResumed): if !isResumed || replica.cursor == nil { asked = simulation.hub.history.position }
+                    case .connected(let isResumed): if !isResumed || replica.cursor?.position ?? 0 == 0 { asked = welcomedAt.value ?? 0 }
                     default: break
                     }
                 })

@@ -188,13 +188,17 @@ final class HubNode: @unchecked Sendable {
     }
 
     /// A device has connected.
-    func accept(_ link: Link) {
+    ///
+    /// - Parameter welcomedAt: gets up to where the hub's log goes when it says WELCOME.
+    func accept(_ link: Link, welcomedAt: Reference<Position>) {
         enter { hub in
             let box = Reference<HubConnection>()
             let connection = hub.connect(
                 send: { [self] message in
-                    note(message)
-                    link.send(message, to: .device, (try? Frame(decoding: message))?.summary ?? "")
+                    let frame = try? Frame(decoding: message)
+                    if let frame { note(frame) }
+                    if case .welcome? = frame { welcomedAt.value = history.position }
+                    link.send(message, to: .device, frame?.summary ?? "")
                 },
                 close: { [self] _ in
                     link.close(by: .hub)
@@ -213,13 +217,12 @@ final class HubNode: @unchecked Sendable {
     func cutAll() { for peer in peers { peer.link.cut() } }
 
     /// What it says is remembered: it must keep its word.
-    private func note(_ message: [UInt8]) {
-        let frame = try? Frame(decoding: message)
-        if let frame, !history.erased.isEmpty { checkErased(frame) }
-        if case .refused(let refused)? = frame {
+    private func note(_ frame: Frame) {
+        if !history.erased.isEmpty { checkErased(frame) }
+        if case .refused(let refused) = frame {
             for item in refused { world.log("hub: refuses \(item.replica) \(item.counter) in \(item.log): \(item.code) \(item.detail)") }
         }
-        guard case .accepted(let accepted)? = frame else { return }
+        guard case .accepted(let accepted) = frame else { return }
         for item in accepted { world.log("hub: accepts \(item.replica) \(item.counter) in \(item.log) as \(item.seq)\(item.isDuplicate ? ", a repeat" : "")") }
         for item in accepted {
             answers.append(

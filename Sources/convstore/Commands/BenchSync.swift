@@ -31,6 +31,8 @@ struct BenchSync: ParsableCommand {
         let path = "\(store.path).bench-sync-\(ProcessUsage.id)"
         defer { StoreFiles.remove(path) }
         let (outcome, archive) = try store.write { store -> (Outcome, Int) in
+            // What is in the journal only would go over the wire and not be counted here.
+            try store.log.flush()
             let archive = Int(try store.log.statistics().compressedBytes)
             let outcome = try LoopbackHub(store: store, services: [service]).run { url in
                 var options = SyncRun.Options(url: url) { "" }

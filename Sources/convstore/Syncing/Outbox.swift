@@ -8,9 +8,9 @@ struct Outbox: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Lists a replica's events that its hub has not accepted, retries them, or gives them up.",
         discussion: """
-            Each has a number. pending: not sent yet; sent: without an answer; failed: refused, with the hub's code; waiting: for a failed one that it depends \
-            on. Only failed ones can be retried; failed, waiting and pending ones can be given up. --retry and --discard take numbers, or `all` for all that \
-            failed.
+            Each has a number. pending: not sent yet; sent: without an answer; accepted: the hub has it, and the scope leaves it out here; failed: refused, with \
+            the hub's code; waiting: for a failed one that it depends on. Only failed ones can be retried; failed, waiting and pending ones can be given up. \
+            --retry and --discard take numbers, or `all` for all that failed; what waits for one that is given up fails then.
             """)
 
     @OptionGroup var store: StoreOption
@@ -77,7 +77,7 @@ struct Outbox: ParsableCommand {
     private static func state(_ entry: OutboxEntry) -> String {
         switch entry.state {
         case .pending: entry.isWaiting ? "waiting" : "pending"
-        case .sent: "sent"
+        case .sent: entry.isAccepted ? "accepted" : "sent"
         case .failed: "failed"
         }
     }

@@ -51,7 +51,7 @@ final class SyncScreen: Sendable {
             line.add("received", report.eventsReceived)
             line.add("accepted", report.accepted)
             line.add("refused", report.refused)
-            line.add("pending", outbox.count - failed)
+            line.add("pending", outbox.count { !$0.isFailed && !$0.isAccepted })
             line.add("failed", failed)
             line.add("holes", holes)
             line.add("lost", lost)
