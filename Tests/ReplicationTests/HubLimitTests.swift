@@ -53,6 +53,29 @@ import Testing
         }
     }
 
+    @Test("who has named a log that is not there is sent nothing of that log, and all of others") func denied() async throws {
+        try await withWorld { world in
+            let unknown = ConversationID.random()
+            let peer = try await RawPeer(world.hub, ada)
+            let head = HeadsFrame.Item(log: .conversation(unknown), head: LogHead(size: 1, root: CompactRange().root()))
+            peer.send(.heads(HeadsFrame(heads: [head], isProbe: true)))
+            try await eventually { peer.frames.contains { if case .heads = $0 { true } else { false } } }
+            func logs() -> Set<LogID> {
+                Set(peer.frames.flatMap { frame -> [LogID] in if case .events(let events) = frame.asEvents { events.logs.map(\.log) } else { [] } })
+            }
+            try await world.hubStore.append(
+                [Submission(Event(conversation: unknown, author: bob, content: .conversationCreated(kind: .group, title: nil, participants: [ada])))])
+            let other = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            try await eventually { logs().contains(.conversation(other)) }
+            #expect(!logs().contains(.conversation(unknown)))
+            peer.end()
+            // In a session of its own it gets both.
+            let again = try await RawPeer(world.hub, ada)
+            #expect(again.frames.contains { if case .segment = $0 { true } else if case .events(let events) = $0 { events.items.count == 2 } else { false } })
+            again.end()
+        }
+    }
+
     @Test("what a peer has a hub read beyond its allowance waits, and is answered in the end") func allowance() {
         func isLeft(_ allowance: WorkAllowance, at now: Instant) -> Bool {
             var allowance = allowance
