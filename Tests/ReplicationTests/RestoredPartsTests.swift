@@ -104,7 +104,7 @@ import Testing
         let path = device.store.log.path
         try device.close()
         #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
-        let (saved, lost) = try Replica.salvage(at: path)
+        let (saved, _, lost) = try Replica.salvage(at: path)
         #expect(saved > 0 && !lost.isEmpty)
         let salvaged = try world.open(path, bob)
         #expect(!salvaged.isWhole)

@@ -156,7 +156,7 @@ import Testing
             #expect(try EventStore.damageRun(at: path, number: 0) > 0)
             try Self.spoil(path, SyncTables.lanes, LogID.conversation(chat).key)
             #expect(try EventStore.verify(at: path).damaged == [.log, .side])
-            let (_, lost) = try Replica.salvage(at: path, user: ada)
+            let (_, _, lost) = try Replica.salvage(at: path, user: ada)
             #expect(lost.contains { $0.contains("lanes") })
             let device = try await world.heal(try world.open(path, ada))
             try expectSame(world, device, chat, sent: all)

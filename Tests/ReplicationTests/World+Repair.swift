@@ -72,7 +72,7 @@ extension World {
 
     /// Nothing was repaired, and the ordinary way brings everything back.
     func expectSalvaged(_ path: String) async throws {
-        let (_, lost) = try Replica.salvage(at: path)
+        let (_, _, lost) = try Replica.salvage(at: path)
         #expect(!lost.isEmpty)
         let device = try open(path, ada)
         try await sync(device)

@@ -48,6 +48,9 @@ package struct PuncturedSeeds: Hashable, Sendable {
     /// Whether no leaf was forgotten yet.
     package var isWhole: Bool { spine.depth == 0 }
 
+    /// What is given to a copy: 32 bytes, or the set that is left after an erasure.
+    var secret: [UInt8] { isWhole ? spine.seed.bytes : encoded }
+
     /// The number of seeds held.
     package var count: Int { subtrees.count + 1 }
 

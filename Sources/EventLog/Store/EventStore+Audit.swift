@@ -26,8 +26,7 @@ extension EventStore {
 
     /// What a log's seeds are, to be given to a copy (`export --exact`): 32 bytes, or the set that is left after an erasure.
     public func secret(of log: LogID) throws -> [UInt8] {
-        let seeds = try seeds(of: log)
-        return seeds.isWhole ? seeds.spine.seed.bytes : seeds.encoded
+        try seeds(of: log).secret
     }
 
     /// Lends the head and the secret of each log, as far as they can be read; `nil`: its secret is lost. Returns whether all logs' rows could be.

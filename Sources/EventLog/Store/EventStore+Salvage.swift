@@ -168,7 +168,7 @@ extension EventStore {
 
 extension Archive.State {
     /// The state that a perhaps damaged archive holds; nil if its bytes are not sound.
-    fileprivate init?(salvaging file: borrowing DataFile) {
+    init?(salvaging file: borrowing DataFile) {
         var found: Archive.State?
         _ = file.forEach(database: "meta", from: Archive.MetaKey.state) { key, value in
             guard key.array == Archive.MetaKey.state else { return false }
@@ -181,7 +181,7 @@ extension Archive.State {
 }
 
 extension RawSpan {
-    fileprivate var array: [UInt8] { withUnsafeBytes { Array($0) } }
+    var array: [UInt8] { withUnsafeBytes { Array($0) } }
 }
 
 extension EventStore {

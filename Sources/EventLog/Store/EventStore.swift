@@ -322,9 +322,8 @@ public final class EventStore: Sendable {
 
     /// Opens the secrets with the key that the archive says they are wrapped with.
     static func keyRing(_ archive: Archive, _ file: KeyFile, _ state: Archive.State, skipsUnreadable: Bool = false) throws -> KeyRing {
-        let key = file.next.map { $0.generation == state.keyGeneration } ?? false ? file.next! : file.current
         do {
-            guard key.generation == state.keyGeneration else { throw CodecError(.badValue) }
+            guard let key = file.key(ofGeneration: state.keyGeneration) else { throw CodecError(.badValue) }
             return try archive.environment.read { transaction in
                 guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.seeds) else { throw CodecError(.badValue) }
                 let master = try Wrapping.unwrap(Archive.open(Archive.MetaKey.seeds, bytes, "the seeds"), key: key.secret, for: "seeds")

@@ -25,6 +25,9 @@ struct KeyFile: Sendable {
 
     static func path(_ directory: String) -> String { directory + "/key" }
 
+    /// The key of which the archive says that it counts.
+    func key(ofGeneration generation: UInt64) -> Key? { [current, next].compactMap(\.self).first { $0.generation == generation } }
+
     init(creating store: StoreID) {
         self.store = store
         current = Key(generation: 1, secret: .random())

@@ -76,8 +76,10 @@ public final class Replica: Sendable {
     /// Writes a replica anew of which bytes are damaged: what is sound of it stays, the next sync asks the hub for the rest. The outbox stays.
     ///
     /// - Parameter user: whose replica it is, where that cannot be read any more.
-    /// - Returns: how many events were saved, and what was lost.
-    public static func salvage(at path: String, user: UserID? = nil, options: ReplicaOptions = ReplicaOptions()) throws -> (saved: Int, lost: [String]) {
+    /// - Returns: how many events were saved, how many of these are kept beside their logs until the hub has been asked, and what was lost.
+    public static func salvage(
+        at path: String, user: UserID? = nil, options: ReplicaOptions = ReplicaOptions()
+    ) throws -> (saved: Int, aside: Int, lost: [String]) {
         try Rewinding.salvage(path, user, options)
     }
 

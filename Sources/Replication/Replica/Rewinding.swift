@@ -38,8 +38,8 @@ enum Rewinding {
 
     /// Writes a damaged replica anew from what is sound of it. What stands behind a gap is kept in the side store until the hub has filled that.
     ///
-    /// - Returns: events that were saved, and what was lost, for people.
-    static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, lost: [String]) {
+    /// - Returns: events that were saved, of these those that are kept beside their logs until the hub has been asked, and what was lost, for people.
+    static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, aside: Int, lost: [String]) {
         StoreFiles.remove(aside(path))
         let secrets = try Secrets(of: path, options)
         var held: [LogID: Seq] = [:]
@@ -47,7 +47,7 @@ enum Rewinding {
         /// Of logs whose rows or secrets are lost. Where their ends are known, their first events come again from the hub, with their secrets, and the others
         /// stand behind that gap. Else all comes again, and is compared: a hub that was set back may not have it.
         var orphans: [LogID: [RecordedEvent]] = [:]
-        var saved = 0, read: Position = 0
+        var saved = 0, read: Position = 0, last: Position = 0
         var lost: [String] = []
         var log = options.store.log
         log.access = .readWrite
@@ -63,14 +63,15 @@ enum Rewinding {
             }
             try EventStore.salvage(at: path) { event in
                 read += 1
-                let last = held[event.log] ?? 0
+                last = max(last, event.position)
+                let seq = held[event.log] ?? 0
                 guard let secret = secrets.known[event.log] else {
                     orphans[event.log, default: []].append(event)
                     return
                 }
-                guard event.seq > last else { return }
-                guard event.seq == last + 1 else { return ahead.append(event) }
-                if last == 0 { fresh[event.log] = secret }
+                guard event.seq > seq else { return }
+                guard event.seq == seq + 1 else { return ahead.append(event) }
+                if seq == 0 { fresh[event.log] = secret }
                 held[event.log] = event.seq
                 batch.append(event)
                 saved += 1
@@ -84,6 +85,7 @@ enum Rewinding {
             try? target.close()
             throw error
         }
+        let beside = ahead.count + orphans.values.reduce(0) { $0 + $1.count }
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
         if let healed = try SideHealing(of: path, user: user, options, isReplica: { secrets.areAdopted }) {
             try healed.write(to: side)
@@ -96,7 +98,7 @@ enum Rewinding {
             // cursor: a hub that was set back since may not have it any more, and nothing would tell.
             let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             // Where a row is lost, its log's events tell how far it went, if none of them is lost as well.
-            let isKnown = secrets.lastPosition == place && (secrets.areAllHeads || read == secrets.lastPosition)
+            let isKnown = secrets.lastPosition == place && last <= place && (secrets.areAllHeads || read == secrets.lastPosition)
             for events in orphans.values {
                 if isKnown, secrets.heads != nil { ahead += events.filter { $0.seq > 1 } }
                 try Lost.put(events.filter { !isKnown || secrets.heads == nil || $0.seq == 1 }, in: SyncTables.suspects, &transaction)
@@ -120,13 +122,13 @@ enum Rewinding {
         try StoreFiles.rename(trimmed(path), to: old(path))
         try StoreFiles.rename(aside(path), to: trimmed(path))
         StoreFiles.remove(old(path))
-        return (saved, lost)
+        return (saved + beside, beside, lost)
     }
 
     /// The logs' secrets and heads, if the store can be opened at all.
     private struct Secrets {
         var known: [LogID: [UInt8]] = [:]
-        /// Those that can be read; `nil`: the store cannot even be opened.
+        /// Those that can be read; `nil`: not even the archive's state can, or its key is lost.
         var heads: [LogID: LogHead]?
         var areAllHeads = false
         var lastPosition: Position = 0
@@ -139,7 +141,12 @@ enum Rewinding {
             log.folds = []
             log.skipsUnreadableSecrets = true
             let store: EventStore
-            do { store = try EventStore.open(at: path, options: log) } catch let error as EventLogError where error.code == .damaged { return }
+            do {
+                store = try EventStore.open(at: path, options: log)
+            } catch let error as EventLogError where error.code == .damaged {
+                salvage(path)
+                return
+            }
             // What it cannot archive any more is read from its journal as it lies.
             defer { try? store.close() }
             lastPosition = store.lastPosition
@@ -150,6 +157,16 @@ enum Rewinding {
                 known[head.log] = secret
             }
             self.heads = heads
+        }
+
+        /// Of a store that cannot even be opened, what its archive tells: of what stood in the journal alone it knows nothing.
+        private mutating func salvage(_ path: String) {
+            guard let found = EventStore.salvageHeads(at: path) else { return }
+            lastPosition = found.position
+            areAllHeads = found.isWhole
+            areAdopted = !found.logs.isEmpty && found.logs.values.allSatisfy { $0.secret != nil }
+            heads = found.logs.mapValues { LogHead(size: $0.head.size, root: $0.head.root) }
+            known = found.logs.compactMapValues(\.secret)
         }
     }
 

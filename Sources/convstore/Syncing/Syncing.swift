@@ -73,8 +73,9 @@ struct Syncing {
 
     private func salvage(_ screen: SyncScreen) throws {
         screen.clear()
-        let (saved, lost) = try Replica.salvage(at: path, user: user)
-        Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved, the hub is asked for the rest")
+        let (saved, aside, lost) = try Replica.salvage(at: path, user: user)
+        let beside = aside > 0 ? " (\(Quantity.count(aside)) of them kept aside until the hub has been asked)" : ""
+        Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved\(beside), the hub is asked for the rest")
         complain(lost)
     }
 

@@ -1,0 +1,47 @@
+extension EventStore {
+    /// What the archive of a store that cannot be opened still tells of its logs.
+    package struct SalvagedHeads {
+        package struct Log {
+            package var head: Head
+            /// `nil`: it is lost.
+            package var secret: [UInt8]?
+        }
+
+        package internal(set) var logs: [LogID: Log] = [:]
+        /// Up to where the archive goes.
+        package internal(set) var position: Position = 0
+
+        /// Whether no log's row is missing or older than the archive: in all of them there are as many events as it has.
+        package var isWhole: Bool { logs.values.reduce(0) { $0 + $1.head.size } == position }
+    }
+
+    /// Reads what ``salvage(at:progress:event:lost:)`` does not lend: the archived logs' heads, and those secrets that came from elsewhere, as all of a
+    /// replica's do. `nil`: the key, or the archive's state, is lost.
+    package static func salvageHeads(at path: String) -> SalvagedHeads? {
+        guard let keys = try? KeyFile(reading: path), var file = try? DataFile(path: Archive.path(path)) else { return nil }
+        file.findRoot { Archive.State(salvaging: $0)?.commit }
+        guard let state = Archive.State(salvaging: file), let key = keys.key(ofGeneration: state.keyGeneration) else { return nil }
+        var secrets: [UInt64: [UInt8]] = [:]
+        _ = file.forEach(database: "secrets") { name, value in
+            let name = name.array, number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+            value.withUnsafeBytes { bytes in
+                guard let sealed = Archive.unsealed(name, bytes), let raw = try? Wrapping.unwrap(sealed, key: key.secret, for: "log \(number)") else { return }
+                secrets[number] = PuncturedSeeds(encoded: raw)?.secret
+            }
+            return true
+        }
+        var result = SalvagedHeads(position: state.position)
+        _ = file.forEach(database: "logs") { name, value in
+            let name = name.array
+            value.withUnsafeBytes { bytes in
+                guard let sealed = Archive.unsealed(name, bytes),
+                    let row = try? LogRow(key: name, decoding: sealed, replica: { ReplicaID(high: 0, low: $0) }), row.tree.size > 0
+                else { return }
+                let head = Head(log: row.id, size: row.tree.size, root: row.tree.root())
+                result.logs[row.id] = SalvagedHeads.Log(head: head, secret: secrets[row.number])
+            }
+            return true
+        }
+        return result
+    }
+}
