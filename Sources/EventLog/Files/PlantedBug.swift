@@ -42,6 +42,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case takePartForAll
     /// Of what an earlier session has not begun to send, nothing is sent.
     case forgetUncovered
+    /// What damage took of a replica's logs is not asked for.
+    case forgetDamage
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

@@ -55,7 +55,24 @@ package final class MemoryDirectory: Sendable {
         rmdir(path)
     }
 
-    private static func names(_ path: String) -> [String] {
+    /// Flips one bit of a file, where there is something else than zeros if that is found soon. Answers in which byte; `nil`: it is empty.
+    package static func flip(_ path: String, _ random: inout SeededGenerator) -> Int? {
+        let file = open(path, O_RDWR)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        let size = Int(lseek(file, 0, SEEK_END))
+        guard size > 0 else { return nil }
+        var byte: UInt8 = 0, place = 0
+        for _ in 0..<64 where byte == 0 {
+            place = random.below(size)
+            guard pread(file, &byte, 1, off_t(place)) == 1 else { return nil }
+        }
+        byte ^= 1 << UInt8(random.below(8))
+        precondition(pwrite(file, &byte, 1, off_t(place)) == 1, "\(path) cannot be written")
+        return place
+    }
+
+    package static func names(_ path: String) -> [String] {
         guard let handle = opendir(path) else { return [] }
         defer { closedir(handle) }
         var result: [String] = []

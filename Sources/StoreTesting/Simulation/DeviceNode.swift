@@ -38,7 +38,9 @@ final class DeviceNode: @unchecked Sendable {
     private(set) var mustRestart = false
     var observation = Observation()
     /// Whether it was ever set back: what it made then may be sent in another order.
-    private(set) var wasRestored = false
+    var wasRestored = false
+    /// Whether a byte of its store has decayed, and nobody has looked since.
+    var isDecayed = false
     /// Events that its application has given up.
     var discarded: [Event] = []
     /// As what the events of its outbox were sent.
@@ -84,6 +86,7 @@ final class DeviceNode: @unchecked Sendable {
         options.execution = simulation.execution(clock)
         options.isService = isProxy
         do {
+            try mend(options)
             replica = try Replica.open(at: path, user: user, options: options)
             mustRestart = false
             world.log("\(name): up")
@@ -171,6 +174,7 @@ final class DeviceNode: @unchecked Sendable {
         fall(keeping: .nothing)
         MemoryDirectory.remove(path)
         MemoryDirectory.copy(copy.directory, to: path)
+        isDecayed = false
         for index in copy.promises..<promises.count { promises[index].isReleased = true }
         observation = Observation()
         wasRestored = true
@@ -187,6 +191,7 @@ final class DeviceNode: @unchecked Sendable {
         observation = Observation()
         wasRestored = true
         streams = []
+        isDecayed = false
         breaks = 1 + world.random.below(4)
     }
 

@@ -9,6 +9,8 @@ struct Promise {
     var wasRetried = false
     /// It was made in one breath with this, which the hub must refuse, and rests on it.
     var refusedBase: Event?
+    /// The hub had it, and then bytes of the device's copy decayed.
+    var mayBeSpoiled = false
 }
 
 /// What the hub said of an event in an ACCEPTED.

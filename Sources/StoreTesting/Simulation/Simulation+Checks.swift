@@ -35,6 +35,7 @@ extension Simulation {
         for promise in device.promises where !promise.isReleased {
             if hub.history.holds(promise.event) { continue }
             if outbox.contains(promise.event) { continue }
+            if promise.mayBeSpoiled, hub.restores > 0 { continue }
             if try isKeptAside(promise, device, replica) || isUncompared(promise.event, device, replica) || isOutOfHands(promise.event, device) { continue }
             // Recorded as a repeat of something that is there: a receipt behind the mark, a leaving of who had left.
             if let origins = device.origins[promise.event], !origins.isDisjoint(with: hub.duplicates) { continue }

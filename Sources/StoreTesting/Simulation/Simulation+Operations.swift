@@ -6,7 +6,7 @@ extension Simulation {
     private enum Operation {
         case converse, send, stream, goOn, edit, delete, react, receipt, title, history, prefer, join, leave, custom, misbehave, type
         case retry, discard, editPending
-        case crash, crashLater, restart, copy, restore, replace, fill, fail, flush, rebuild, erase, rescope, fetch
+        case crash, crashLater, restart, copy, restore, replace, decay, fill, fail, flush, rebuild, erase, rescope, fetch
         case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubRebuild, hubErase, hubSign
         case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
     }
@@ -21,7 +21,7 @@ extension Simulation {
                 (6, .prefer),
                 (5, .join), (4, .leave), (3, .custom), (4, .misbehave), (1, .type),
                 (3, .retry), (2, .discard), (3, .editPending),
-                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (4, .replace), (1, .fill), (1, .fail), (2, .flush), (1, .rebuild),
+                (3, .crash), (4, .crashLater), (2, .restart), (2, .copy), (1, .restore), (4, .replace), (3, .decay), (1, .fill), (1, .fail), (2, .flush), (1, .rebuild),
                 (1, .erase),
                 (4, .rescope),
                 (3, .fetch),
@@ -53,6 +53,7 @@ extension Simulation {
         case .copy: device.copy()
         case .restore: device.restore()
         case .replace: device.replace()
+        case .decay: device.decay()
         case .fill:
             device.disk.bytesFree = world.random.below(64 << 10)
             world.after(world.random.within(100...30_000)) { device.disk.bytesFree = nil }
