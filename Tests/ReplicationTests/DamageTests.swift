@@ -131,6 +131,65 @@ import Testing
         }
     }
 
+    @Test("what damage took from before a history that begins with the joining is asked for once, and given up when that is shown")
+    func damageBeforeAHistory() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [])
+            for index in 0..<60 { try await world.hubStore.send("before \(index)", to: chat, from: ada) }
+            try await world.hubStore.append([Submission(Event(conversation: chat, author: ada, content: .participantJoined(bob)))])
+            let device = try world.device(bob)
+            for round in 0..<3 {
+                for index in 0..<20 { try await world.hubStore.send("round \(round), message \(index)", to: chat, from: ada) }
+                try await world.sync(device)
+                try device.store.log.flush()
+            }
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+            try await world.hubStore.append(
+                [Submission(Event(conversation: chat, author: ada, content: .conversationUpdated(title: nil, attributes: [attribute])))])
+            try await world.sync(device)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRun(at: path, number: 0) > 2)
+            _ = try Replica.salvage(at: path)
+            let healed = try world.open(path, bob)
+            #expect(!healed.isWhole)
+            let session = world.follow(healed)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(session.isSettled && healed.isWhole)
+            // Behind it a conversation goes on as ever.
+            try await world.hubStore.send("later", to: chat, from: ada)
+            try await eventually { try healed.store.timeline(of: chat, .newest, limit: 1)?.messages.map(\.text) == ["later"] }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            let frames = session.log.withLock { $0.count { if case .received = $0 { true } else { false } } }
+            #expect(frames < 10)
+            let fresh = try world.device(bob)
+            try await world.sync(fresh)
+            #expect(try healed.store.timeline(of: chat, .newest, limit: 50)?.messages == fresh.store.timeline(of: chat, .newest, limit: 50)?.messages)
+        }
+    }
+
+    @Test("a journal's last frame that is damaged looks unfinished: what it held comes again, though a cursor vouched for it")
+    func lastFrame() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.open(world.directory + "/unflushed", ada, flushes: false)
+            try await world.sync(device)
+            for index in 0..<3 {
+                try await world.hubStore.send("message \(index)", to: chat, from: bob)
+                try await world.sync(device)
+            }
+            let path = world.directory + "/killed", journal = path + "/journal.0"
+            try FileManager.default.copyItem(atPath: device.store.log.path, toPath: path)
+            let last = try #require(try Data(contentsOf: URL(fileURLWithPath: journal)).lastIndex { $0 != 0 })
+            try flip(journal, at: UInt64(last - 8))
+            let damaged = try world.open(path, ada)
+            #expect(try damaged.store.log.lastSeq(of: .conversation(chat)) < world.hubStore.log.lastSeq(of: .conversation(chat)))
+            let healed = try await world.heal(damaged)
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
+
     @Test("what a damaged replica has of a hub's lost days is offered again, and kept, though it cannot be opened or its rows are gone", arguments: [0, 1, 2])
     func damagedBesideARestoredHub(_ damage: Int) async throws {
         try await withWorld { world in

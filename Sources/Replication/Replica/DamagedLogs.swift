@@ -9,6 +9,8 @@ struct DamagedLogs {
     private var heads: [LogID: LogHead] = [:]
     /// Of these the hub was asked for its head, and keeping what it sends compares that with what is held.
     private var comparing: Set<LogID> = []
+    /// How far each log went when the hub was asked for what follows: it is asked once, or frames that fill nothing would be answered by ever more.
+    private var asked: [LogID: Seq] = [:]
     /// The root of a head of which the size alone is known: no tree has it.
     static let unknownRoot = Hash256(bytes: [UInt8](repeating: 0, count: Hash256.byteCount))!
 
@@ -50,8 +52,11 @@ struct DamagedLogs {
 
     /// The next gap of each log: what a session begins with.
     mutating func wishes(in store: EventStore) throws -> [Fetch] {
-        comparing = []
-        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try wish(for: $0, in: store) }
+        (comparing, asked) = ([], [:])
+        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { log in
+            asked[log] = try store.lastSeq(of: log)
+            return try wish(for: log, in: store)
+        }
     }
 
     private mutating func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
@@ -78,8 +83,14 @@ struct DamagedLogs {
     }
 
     /// The hub has filled a gap: what stands behind it is taken too. Answers what to ask for next.
-    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache) throws -> Fetch? {
+    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> Fetch? {
         guard let head = heads[log] else { return nil }
+        if previews.lastSeqOfFirst(log) >= head.size {
+            // What is before that is not for this user any more, and never comes.
+            guard try head.root == Self.unknownRoot || previews.root(of: log, at: head.size).map({ $0 == head.root }) ?? true else { throw Self.forked(log, head) }
+            try end(log)
+            return nil
+        }
         while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
             // What the hub has erased since comes without its body.
             let seeds = try store.knownSeeds(of: log)
@@ -90,10 +101,21 @@ struct DamagedLogs {
                 break
             }
         }
-        if let wish = try wish(for: log, in: store) { return wish }
-        guard try head.root == Self.unknownRoot || trees.tree(of: log, through: head.size)?.root() == head.root else {
-            throw ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
+        if let wish = try wish(for: log, in: store) {
+            let held = try store.lastSeq(of: log)
+            return asked.updateValue(held, forKey: log) == held ? nil : wish
         }
+        guard try head.root == Self.unknownRoot || trees.tree(of: log, through: head.size)?.root() == head.root else { throw Self.forked(log, head) }
+        try end(log)
+        return nil
+    }
+
+    private static func forked(_ log: LogID, _ head: LogHead) -> ReplicaError {
+        ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
+    }
+
+    /// Nothing of a log is missing any more.
+    private mutating func end(_ log: LogID) throws {
         heads[log] = nil
         let left = heads
         try side.write { transaction in
@@ -106,7 +128,6 @@ struct DamagedLogs {
             for key in old { try transaction.delete(SyncTables.ahead, key) }
             try Self.save(left, &transaction)
         }
-        return nil
     }
 
     /// The events that follow what is held, without a gap, some at a time.

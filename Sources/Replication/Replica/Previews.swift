@@ -72,6 +72,14 @@ struct Previews {
         return part.lastSeq
     }
 
+    /// The root at a seq of a log, if its newest part reaches from before that to there.
+    func root(of log: LogID, at seq: Seq) throws -> Hash256? {
+        guard case .conversation(let id) = log, let part = fresh[id] ?? parts[id], part.baseSeq...part.lastSeq ~= seq,
+            let base = CompactRange(end: part.baseSeq, encoded: part.range)
+        else { return nil }
+        return try HeadCache.extend(base, with: Array(part.events.prefix(Int(seq - part.baseSeq))), seeds: Replica.seeds(part.secret)).root()
+    }
+
     func has(_ log: LogID) -> Bool {
         guard case .conversation(let id) = log else { return false }
         return parts[id] != nil

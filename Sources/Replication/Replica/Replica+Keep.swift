@@ -118,7 +118,7 @@ extension Replica {
     private func settleDamage(_ logs: [LogID]) throws -> [Fetch] {
         try state.withLock { state in
             if state.damaged.isEmpty { return [] }
-            return try logs.compactMap { try state.damaged.settle($0, in: store.log, heads) }
+            return try logs.compactMap { try state.damaged.settle($0, in: store.log, heads, beside: state.previews) }
         }
     }
 

@@ -143,9 +143,12 @@ public final class Replica: Sendable {
             heads = HeadCache(store: store.log)
             let outbox = try Self.outbox(side, identity, options)
             let previews = try Previews(side)
-            let cursor = try facts.cursor.map { try ReplicaState.cursor($0) }
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            let part = try cursor == nil ? facts.part.map { try ReplicaState.Part(decoding: $0) } : nil
+            // A journal's last frame that is damaged looks like one that was never finished: what the cursor vouches for is not there any more.
+            let isShort = store.log.lastPosition < place
+            if isShort { try side.write { try ReplicaState.forgetCursor(&$0) } }
+            let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
+            let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
             let damaged = try DamagedLogs(side), lost = try LostEvents(side)
             state = Monitor(State(outbox: outbox, previews: previews, damaged: damaged, lost: lost, cursor: cursor, part: part, place: place))
             // What came from the hub and was not struck from the outbox before the end.
