@@ -23,6 +23,8 @@ package final class PreparedRun: @unchecked Sendable {
     private let ranks: ContiguousArray<UInt32>
     /// Of envelopes and bodies.
     private(set) var rawBytes = 0
+    /// The newest clock of the hub's among the events.
+    private(set) var hlc = HLC(rawValue: 0)
 
     /// Decodes bytes that may come from anybody.
     ///
@@ -36,6 +38,7 @@ package final class PreparedRun: @unchecked Sendable {
         self.ranks = ranks
         var slices: [Slice] = []
         var rawBytes = 0
+        var hlc = HLC(rawValue: 0)
         var effects = ContiguousArray<Effect>()
         effects.reserveCapacity(run.events.count)
         events = try Array(unsafeUninitializedCapacity: run.events.count) { buffer, count in
@@ -49,6 +52,7 @@ package final class PreparedRun: @unchecked Sendable {
                     for place in slice.range {
                         let event = try checker.event(of: run, at: place)
                         rawBytes += checker.envelope.count + checker.body.count
+                        hlc = max(hlc, event.hlc)
                         if hasher != nil {
                             guard let leaf = hasher!.leaf(event.seq, checker.envelope.bytes, checker.body.bytes, event.commitment) else {
                                 throw Self.saltMissing(event)
@@ -71,7 +75,10 @@ package final class PreparedRun: @unchecked Sendable {
         self.slices = slices
         self.effects = effects
         self.rawBytes = rawBytes
+        self.hlc = hlc
     }
+
+    package var eventCount: Int { events.count }
 
     /// Gives the events their positions in the store that keeps them.
     func move(to first: Position) { for rank in events.indices { events[rank].position = first + Position(rank) } }
@@ -89,9 +96,6 @@ package final class PreparedRun: @unchecked Sendable {
         }
         return tree
     }
-
-    /// The newest clock of the hub's among the events.
-    var hlc: HLC { events.reduce(HLC(rawValue: 0)) { max($0, $1.hlc) } }
 
     private static func saltMissing(_ event: RecordedEvent) -> EventLogError {
         EventLogError(.invalidArgument, "log \(event.log) seq \(event.seq): neither a salt nor a commitment is there for its body (I6)")

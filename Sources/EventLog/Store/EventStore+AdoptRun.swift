@@ -15,15 +15,18 @@ extension EventStore {
         _ bytes: [UInt8], secrets: [LogID: [UInt8]], check: (LogID, CompactRange) throws -> Void
     ) throws -> [LogID: Seq] {
         let seeds = try Self.seeds(secrets)
-        return try adoptRun(try PreparedRun(bytes) { try seeds[$0] ?? knownSeeds(of: $0) }, secrets: secrets, check: check)
+        let run = try PreparedRun(bytes) { try seeds[$0] ?? knownSeeds(of: $0) }
+        return try adoptRuns([(run, secrets)]) { _, log, _, tree in try check(log, tree) }
     }
 
-    /// The same for a segment that was decoded, checked and hashed before, by another thread.
-    package func adoptRun(
-        _ run: PreparedRun, secrets: [LogID: [UInt8]], check: (LogID, CompactRange) throws -> Void
+    /// The same for segments that were decoded, checked and hashed before, by other threads: all of them in one commit, or none.
+    ///
+    /// - Parameter check: called for each run, and each of its logs, with the last seq that was held and the tree that the log will have.
+    package func adoptRuns(
+        _ runs: [(run: PreparedRun, secrets: [LogID: [UInt8]])], check: (_ run: Int, LogID, _ lastSeq: Seq, CompactRange) throws -> Void
     ) throws -> [LogID: Seq] {
         try checkWritable()
-        let seeds = try Self.seeds(secrets)
+        let runs = try runs.map { ($0.run, try Self.seeds($0.secrets)) }
         return try leadership.withLock { leader in
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
@@ -34,7 +37,7 @@ extension EventStore {
                     defer { rows = AdoptedRows() }
                     return rows
                 }
-                let adoption = try RunAdoption(run, seeds, &rows, self, check)
+                let adoption = try RunAdoption(runs, &rows, self, check)
                 try keep(adoption)
                 rows.put(adoption.logs.map(\.row), commit: adoption.state.commit)
                 adoptedRows.withLock { $0 = rows }
@@ -43,8 +46,10 @@ extension EventStore {
                 journal!.skip(through: adoption.state.position)
                 // In this order: whoever looks at the tail and then at the archive misses nothing.
                 tail.adopt(through: adoption.state.position)
-                fold(adopted: adoption.events)
-                options.observer?(adoption.events)
+                for (run, _) in runs {
+                    fold(adopted: run.events)
+                    options.observer?(run.events)
+                }
                 return Dictionary(uniqueKeysWithValues: last)
             }
         }
@@ -69,7 +74,7 @@ extension EventStore {
         do {
             let secrets = try fresh.map { ($0.number, try Wrapping.wrap($0.seeds.encoded, key: key, for: "log \($0.number)")) }
             try archive.environment.write { [archive] transaction in
-                try transaction.put(archive.runs, Archive.key(position: adoption.position), adoption.bytes, isAppend: true)
+                for run in adoption.runs { try transaction.put(archive.runs, Archive.key(position: run.position), run.bytes, isAppend: true) }
                 for row in adoption.rows { try transaction.put(archive.logs, row.key, row.value) }
                 for (number, replica) in adoption.newReplicas {
                     let key = Archive.key(position: number)
@@ -123,7 +128,7 @@ struct AdoptedRows {
     }
 }
 
-/// What the archive is after it took in a run: made in memory, and checked, before anything is written.
+/// What the archive is after it took in runs: made in memory, and checked, before anything is written.
 private struct RunAdoption {
     struct Log {
         var row: LogRow
@@ -131,69 +136,85 @@ private struct RunAdoption {
         var secret: PuncturedSeeds?
     }
 
-    let position: Position
-    /// The run, at its position here.
-    private(set) var bytes: [UInt8]
+    /// At their positions here.
+    private(set) var runs: [(position: Position, bytes: [UInt8])] = []
     private(set) var state: Archive.State
-    private(set) var logs: [Log] = []
-    /// In commit order, at their positions here.
-    private(set) var events: [RecordedEvent] = []
+    private(set) var logs: [Log]
     private(set) var newReplicas: [(number: UInt64, replica: ReplicaID)] = []
     /// The logs' rows, ascending by key.
     private(set) var rows: [(key: [UInt8], value: [UInt8])] = []
 
     init(
-        _ run: PreparedRun, _ secrets: [LogID: PuncturedSeeds], _ rows: inout AdoptedRows, _ store: EventStore,
-        _ check: (LogID, CompactRange) throws -> Void
+        _ runs: [(run: PreparedRun, secrets: [LogID: PuncturedSeeds])], _ rows: inout AdoptedRows, _ store: EventStore,
+        _ check: (Int, LogID, Seq, CompactRange) throws -> Void
     ) throws {
         let archive = store.archive
-        var known: [LogRow?] = []
+        var places: [LogID: Int] = [:]
+        var logs: [Log] = []
         state = try archive.environment.read { transaction in
-            let state = try archive.state(transaction)
-            known = try run.slices.map { try rows.take($0.log, commit: state.commit) ?? archive.row($0.log, transaction) }
+            var state = try archive.state(transaction)
+            for slice in runs.lazy.flatMap(\.run.slices) where places[slice.log] == nil {
+                let row = try rows.take(slice.log, commit: state.commit) ?? archive.row(slice.log, transaction)
+                if row == nil { state.nextNumber += 1 }
+                places[slice.log] = logs.count
+                logs.append(Log(row: row ?? LogRow(id: slice.log, number: state.nextNumber - 1)))
+            }
             return state
         }
-        bytes = run.bytes
-        position = state.position + 1
-        for (slice, row) in zip(run.slices, known) where slice.firstSeq != (row?.seq ?? 0) + 1 {
-            throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(row?.seq ?? 0) (I2)")
-        }
+        self.logs = logs
+        logs = []
         let ring = store.keys.withLock { $0.ring }
+        for (number, (run, secrets)) in runs.enumerated() {
+            try take(run, secrets, places, ring, archive) { try check(number, $0, $1, $2) }
+        }
+        state.commit += 1
+        encodeRows(numbers: store.replicaNumbers.withLock { $0 })
+    }
+
+    private mutating func take(
+        _ run: PreparedRun, _ secrets: [LogID: PuncturedSeeds], _ places: [LogID: Int], _ ring: KeyRing, _ archive: Archive,
+        _ check: (LogID, Seq, CompactRange) throws -> Void
+    ) throws {
+        let position = state.position + 1
+        for slice in run.slices {
+            let held = logs[places[slice.log]!].row.seq
+            guard slice.firstSeq == held + 1 else {
+                throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(held) (I2)")
+            }
+        }
+        let effects = run.effects
         for (index, slice) in run.slices.enumerated() {
-            // Taken out, so that it is changed where it lies.
-            let row = known[index].take()
-            if row == nil { self.state.nextNumber += 1 }
-            var log = Log(row: row ?? LogRow(id: slice.log, number: self.state.nextNumber - 1))
-            if log.row.seq == 0 {
+            let place = places[slice.log]!
+            let held = logs[place].row.seq
+            if held == 0 {
                 // This store's own keys would do for the hashing, but not for what the log's other copies prove.
                 guard let secret = secrets[slice.log] else {
                     throw EventLogError(.invalidArgument, "the first events of log \(slice.log) came without its secret")
                 }
-                log.secret = secret
+                logs[place].secret = secret
             }
-            guard let seeds = log.secret ?? ring.seeds(ofLog: log.row.number) else {
+            guard let seeds = logs[place].secret ?? ring.seeds(ofLog: logs[place].row.number) else {
                 throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
             }
-            let messages = log.row.messages
-            for place in slice.range { log.row.apply(run.effects[place]) }
-            log.row.tree.append(try run.tree(of: index, seeds))
-            let sent = log.row.messages - messages
-            log.row.slices.append(LogRow.Slice(run: position, index: index, firstSeq: slice.firstSeq, count: slice.range.count, messages: Int(sent)))
-            self.state.messages += sent
-            if slice.firstSeq == 1, case .conversation = slice.log { self.state.conversations += 1 }
-            try check(slice.log, log.row.tree)
-            logs.append(log)
+            let messages = logs[place].row.messages
+            for event in slice.range { logs[place].row.apply(effects[event]) }
+            logs[place].row.tree.append(try run.tree(of: index, seeds))
+            let sent = logs[place].row.messages - messages
+            logs[place].row.slices.append(
+                LogRow.Slice(run: position, index: index, firstSeq: slice.firstSeq, count: slice.range.count, messages: Int(sent)))
+            state.messages += sent
+            if slice.firstSeq == 1, case .conversation = slice.log { state.conversations += 1 }
+            try check(slice.log, held, logs[place].row.tree)
         }
-        self.state.hlc = max(self.state.hlc, run.hlc.rawValue)
+        state.hlc = max(state.hlc, run.hlc.rawValue)
         run.move(to: position)
-        events = run.events
+        var bytes = run.bytes
         try DecodedRun.move(&bytes, from: SegmentCodec.position, to: position)
-        self.state.position += Position(events.count)
-        self.state.runs += 1
-        self.state.rawBytes += UInt64(run.rawBytes)
-        self.state.compressedBytes += UInt64(bytes.count)
-        self.state.commit += 1
-        encodeRows(numbers: store.replicaNumbers.withLock { $0 })
+        state.position += Position(run.events.count)
+        state.runs += 1
+        state.rawBytes += UInt64(run.rawBytes)
+        state.compressedBytes += UInt64(bytes.count)
+        runs.append((position, bytes))
     }
 
     private mutating func encodeRows(numbers: [ReplicaID: UInt64]) {

@@ -41,12 +41,20 @@ final class Preparations: Sendable {
 
     private struct State {
         var queue: [Preparation] = []
+        /// How many of the first of `queue` were begun.
+        var begun = 0
+        /// Kept by the store, and to be let go of.
+        var kept: [LargeSegment] = []
+        /// One at a time: whoever keeps them does as much.
+        var isRunning = false
         /// Of this session's logs, as they came: the events of one may stand in several segments.
         var secrets: [LogID: PuncturedSeeds] = [:]
+
+        var isDue: Bool { begun < min(queue.count, Preparations.aheadMax) || !kept.isEmpty }
     }
 
-    /// Prepared runs cost some ten MiB each.
-    private static let aheadMax = 2
+    /// So many while those before them are kept, which may be `ReplicaConnection.heldMax`. Each costs some megabytes.
+    private static let aheadMax = 6
 
     private let state = Monitor(State())
     private let execution: Execution
@@ -64,21 +72,59 @@ final class Preparations: Sendable {
             segment.run.count >= Replica.wholeBytesMin
         else { return }
         let preparation = Preparation(segment) { [self] log in try state.withLock { $0.secrets[log] } ?? store.knownSeeds(of: log) }
-        let isSoon = state.withLock { state in
+        state.withLock { state in
             for note in segment.logs where !note.secret.isEmpty { state.secrets[note.log] = PuncturedSeeds(secret: note.secret) }
             state.queue.append(preparation)
-            return state.queue.count <= Self.aheadMax
         }
-        if isSoon { execution.run { preparation.run() } }
+        prepare()
     }
 
     /// The oldest that was not taken: of the segment that is to be kept now.
     func next() -> Preparation? {
-        let (first, ahead) = state.withLock { state -> (Preparation?, Preparation?) in
-            let first = state.queue.isEmpty ? nil : state.queue.removeFirst()
-            return (first, state.queue.count >= Self.aheadMax ? state.queue[Self.aheadMax - 1] : state.queue.last)
+        defer { prepare() }
+        return state.withLock { state in
+            if state.queue.isEmpty { return nil }
+            state.begun = max(state.begun - 1, 0)
+            return state.queue.removeFirst()
         }
-        if let ahead { execution.run { ahead.run() } }
-        return first
     }
+
+    /// Whether another one has come.
+    var isNextHere: Bool { state.withLock { !$0.queue.isEmpty } }
+
+    /// The events of a run are many to let go of: not by whoever keeps the next.
+    func letGo(of segments: consuming [LargeSegment]) {
+        state.withLock { $0.kept += segments }
+        prepare()
+    }
+
+    private func prepare() {
+        let begins = state.withLock { state in
+            defer { state.isRunning = state.isRunning || state.isDue }
+            return !state.isRunning && state.isDue
+        }
+        if begins { execution.run { [self] in while prepareOne() {} } }
+    }
+
+    private func prepareOne() -> Bool {
+        let (kept, next) = state.withLock { state -> ([LargeSegment], Preparation?) in
+            state.isRunning = state.isDue
+            defer { state.kept = [] }
+            guard state.begun < min(state.queue.count, Self.aheadMax) else { return (state.kept, nil) }
+            state.begun += 1
+            return (state.kept, state.queue[state.begun - 1])
+        }
+        next?.run()
+        return next != nil || !kept.isEmpty
+    }
+}
+
+/// A segment that may go into the archive as it is, on its way there.
+struct LargeSegment {
+    var frame: SegmentFrame
+    var preparation: Preparations.Preparation
+    /// Of the message that brought it.
+    var bytes = 0
+    /// What the hub said behind it.
+    var progress: PartialCursor?
 }

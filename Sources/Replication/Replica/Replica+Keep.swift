@@ -3,6 +3,8 @@ internal import ConversationStore
 /// What came of keeping a frame of events.
 struct Kept {
     var events = 0
+    /// Where the log ends behind what came, if more was kept with it.
+    var place: Position?
     /// What must be asked for, as damage took it.
     var wishes: [Fetch] = []
     /// What must be asked for, as it is missing before what came.
@@ -26,9 +28,9 @@ extension Replica {
     /// Checks a frame of events against this replica's own logs and the heads that came with it, and keeps it: durable when it returns.
     ///
     /// - Throws: `ReplicaError`: `forked` if a head is not what the events lead to, `badPeer`; `EventLogError`.
-    func keep(_ frame: Frame, _ preparations: Preparations) throws -> Kept {
+    func keep(_ frame: Frame, _ preparation: Preparations.Preparation? = nil) throws -> Kept {
         do {
-            return try keepUnchecked(frame, preparations)
+            return try keepUnchecked(frame, preparation)
         } catch let error as SegmentError {
             throw ReplicaError(.badPeer, "\(error)")
         } catch let error as CodecError {
@@ -38,10 +40,15 @@ extension Replica {
         }
     }
 
-    private func keepUnchecked(_ frame: Frame, _ preparations: Preparations) throws -> Kept {
+    /// The same for large segments that came one behind the other, in one commit. `nil`: they must be kept one by one, and that says what hinders.
+    func keepTogether(_ segments: [LargeSegment]) -> [Kept]? {
+        segments.count > 1 ? try? keepWhole(segments) : nil
+    }
+
+    private func keepUnchecked(_ frame: Frame, _ preparation: Preparations.Preparation?) throws -> Kept {
         switch frame {
         case .segment(let segment):
-            if segment.run.count >= Self.wholeBytesMin, let kept = try keepWhole(segment, preparations.next()) { return kept }
+            if let preparation, let kept = try keepWhole([LargeSegment(frame: segment, preparation: preparation)]) { return kept[0] }
             return try keep(SegmentCodec.decode(segment.run), segment.logs)
         case .events(let frame):
             let events = try frame.items.map { item in
@@ -62,40 +69,47 @@ extension Replica {
         }
     }
 
-    /// A large run that follows what is held in all its logs goes into the archive as it is. `nil`: it must be taken event by event.
-    private func keepWhole(_ segment: SegmentFrame, _ preparation: Preparations.Preparation?) throws -> Kept? {
-        guard let preparation, state.withLock({ $0.outbox.isEmpty }) else { return nil }
-        let hasPreviews = state.withLock { !$0.previews.isEmpty }
-        var seqs: [LogID: Range<Seq>] = [:]
+    /// Large runs that follow what is held in all their logs go into the archive as they are. `nil`: they must be taken event by event.
+    private func keepWhole(_ segments: [LargeSegment]) throws -> [Kept]? {
         // What is doubtful is compared where it can be told apart.
-        guard state.withLock({ $0.unvouched.isEmpty }) else { return nil }
-        var noteOf: [LogID: LogNote] = [:]
-        for note in segment.logs { noteOf[note.log] = note }
+        guard state.withLock({ $0.outbox.isEmpty && $0.unvouched.isEmpty }) else { return nil }
+        let hasPreviews = state.withLock { !$0.previews.isEmpty }
+        let notes = segments.map { segment in Dictionary(segment.frame.logs.map { ($0.log, $0) }) { _, last in last } }
+        var kept = segments.map { _ in Kept() }
         let before = store.log.lastPosition
-        var came = 0
-        let wholeLogs: Dictionary<LogID, Seq>.Keys
-        var grown: [LogID: Seq] = [:]
+        let logs: [LogID]
         do {
-            let logs = try store.log.adoptRun(preparation.take(), secrets: noteOf.compactMapValues { $0.secret.isEmpty ? nil : $0.secret }) { log, tree in
-                if hasPreviews { seqs[log] = try store.log.lastSeq(of: log) + 1..<tree.end + 1 }
-                guard let head = noteOf[log]?.head else { return grown[log] = try store.log.lastSeq(of: log) }
-                grown[log] = tree.end
+            let runs = try zip(segments, notes).map { segment, notes in
+                (run: try segment.preparation.take(), secrets: notes.compactMapValues { $0.secret.isEmpty ? nil : $0.secret })
+            }
+            var end = before
+            for (index, (run, _)) in runs.enumerated() {
+                end += Position(run.eventCount)
+                kept[index].events = run.eventCount
+                kept[index].place = end
+            }
+            let last = try store.log.adoptRuns(runs) { index, log, lastSeq, tree in
+                if hasPreviews { kept[index].events -= state.withLock { $0.previews.count(of: lastSeq + 1..<tree.end + 1, in: log) } }
+                guard let head = notes[index][log]?.head else { return kept[index].grown[log] = lastSeq }
+                kept[index].grown[log] = tree.end
                 guard head.size == tree.end else { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
                 guard head.root == tree.root() else {
                     throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
                 }
             }
-            came = Int(store.log.lastPosition - before) - state.withLock { state in seqs.reduce(0) { $0 + state.previews.count(of: $1.value, in: $1.key) } }
-            try settlePreviews(Array(logs.keys))
-            wholeLogs = logs.keys
+            logs = Array(last.keys)
+            try settlePreviews(logs)
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil
         } catch let error as ReplicaError where error.code == .forked && isComparing {
             // What is in dispute can be told apart event by event.
             return nil
         }
-        try state.withLock { state in if wholeLogs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
-        return Kept(events: came, wishes: try settleDamage(Array(wholeLogs)), grown: grown)
+        try state.withLock { state in if logs.contains(where: { state.lost.has($0) }) { try settleLost(after: before, &state) } }
+        // What previews held beyond stands behind them all.
+        kept[kept.count - 1].place = nil
+        kept[kept.count - 1].wishes = try settleDamage(logs)
+        return kept
     }
 
     static let wholeBytesMin = 32 << 10

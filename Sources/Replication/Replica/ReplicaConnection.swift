@@ -30,6 +30,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     private let observe: @Sendable (ReplicaEvent) -> Void
     private let mailbox: Mailbox
     private let preparations: Preparations
+    /// Segments that came, and wait for the next, which is at hand, to be kept with them: a commit waits for the disk, however large it is.
+    private var held: [LargeSegment] = []
+    private static let heldMax = 4
     private let token: String
     private let scope: Scope
     private var session: ReplicaSession
@@ -87,6 +90,14 @@ public final class ReplicaConnection: @unchecked Sendable {
         mailbox.post { [self] in begin() }
     }
 
+    /// A job that is to find kept what came before it.
+    private func post(_ job: @escaping @Sendable () -> Void) {
+        mailbox.post { [self] in
+            keepHeld()
+            job()
+        }
+    }
+
     private var now: Instant { replica.options.execution.now() }
 
     /// A whole message has come.
@@ -110,7 +121,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// The transport is gone.
     public func disconnected() {
-        mailbox.post { [self] in
+        post { [self] in
             guard !hasEnded else { return }
             _ = session.end(Bye(.normal))
             replica.saveCursor()
@@ -120,7 +131,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// About once a second.
     public func tick() {
-        mailbox.post { [self] in
+        post { [self] in
             perform(session.tick(at: now))
             // A hub that could not answer then may be able to now.
             if !missing.isEmpty, now.milliseconds(since: askedAt) >= Self.askAgainMilliseconds {
@@ -145,20 +156,20 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// Something new is in the outbox.
     public func outboxChanged() {
-        mailbox.post { [self] in guarded { try push() } }
+        post { [self] in guarded { try push() } }
     }
 
     public func renew(token: String) {
-        mailbox.post { [self] in perform(session.renew(token: token)) }
+        post { [self] in perform(session.renew(token: token)) }
     }
 
     public func tell(_ typing: Typing) {
-        mailbox.post { [self] in perform(session.typing(typing)) }
+        post { [self] in perform(session.typing(typing)) }
     }
 
     /// Asks for what is missing of a log below what is held of it.
     public func fill(_ log: LogID) {
-        mailbox.post { [self] in
+        post { [self] in
             // What comes must not be put behind what the hub may have lost.
             if comparison != nil { fills.append(log) } else { guarded { try fillNow(log) } }
         }
@@ -169,7 +180,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     public func end() {
-        mailbox.post { [self] in perform(session.end(Bye(.normal))) }
+        post { [self] in perform(session.end(Bye(.normal))) }
     }
 
     // Performing.
@@ -184,6 +195,13 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func perform(_ effects: [ReplicaSession.Effect]) {
         for effect in effects {
             if hasEnded { return }
+            if case .keep(.segment(let segment), let bytes) = effect, hold(segment, bytes) { continue }
+            if case .progressed(let progress) = effect, !held.isEmpty {
+                held[held.count - 1].progress = progress
+                continue
+            }
+            keepHeld()
+            if hasEnded { return }
             switch effect {
             case .send(let frame): send(frame.encoded())
             case .welcomed(let welcome): guarded { try begin(welcome) }
@@ -197,7 +215,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
                 if missing.isEmpty { guarded { try caughtUp(cursor) } }
-            case .progressed(let progress): guarded { try progressed(progress) }
+            case .progressed(let progress): guarded { try progressed(progress, place: replica.store.log.lastPosition) }
             // It asks for none: its store is open.
             case .repair: break
             case .typing(let typing): observe(.typing(typing))
@@ -260,10 +278,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
-    private func progressed(_ progress: PartialCursor) throws {
+    private func progressed(_ progress: PartialCursor, place: Position) throws {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
-        let place = replica.store.log.lastPosition
         if isInDoubt { return laterProgress = (progress, unvouched, place) }
         try replica.progressed(progress, unvouched: unvouched, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
@@ -351,8 +368,35 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private static let askAgainMilliseconds: UInt64 = 10_000
 
-    private func keep(_ frame: Frame, _ bytes: Int) throws {
-        let kept = try replica.keep(frame, preparations)
+    /// Takes a large segment, which is kept soon. Whatever else is done is done behind that (``keepHeld()``).
+    private func hold(_ segment: SegmentFrame, _ bytes: Int) -> Bool {
+        guard segment.run.count >= Replica.wholeBytesMin, let preparation = preparations.next() else { return false }
+        held.append(LargeSegment(frame: segment, preparation: preparation, bytes: bytes))
+        // The next one's message is in the mailbox, or will be at once.
+        if held.count == Self.heldMax || !preparations.isNextHere { keepHeld() }
+        return true
+    }
+
+    private func keepHeld() {
+        if held.isEmpty { return }
+        let segments = held
+        defer { preparations.letGo(of: segments) }
+        held = []
+        let together = hasEnded ? nil : replica.keepTogether(segments)
+        for (index, segment) in segments.enumerated() {
+            guarded {
+                let frame = Frame.segment(segment.frame)
+                let kept = try together?[index] ?? replica.keep(frame, segment.preparation)
+                try took(kept, of: frame, segment.bytes)
+                // It vouches for nothing that came behind it.
+                if let progress = segment.progress { try progressed(progress, place: kept.place ?? replica.store.log.lastPosition) }
+            }
+        }
+    }
+
+    private func keep(_ frame: Frame, _ bytes: Int) throws { try took(replica.keep(frame), of: frame, bytes) }
+
+    private func took(_ kept: Kept, of frame: Frame, _ bytes: Int) throws {
         if !kept.withoutSalts.isEmpty {
             try replica.planAnew(kept.withoutSalts)
             return reopen()

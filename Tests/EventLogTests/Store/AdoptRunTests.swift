@@ -157,6 +157,40 @@ import Testing
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
+    @Test("I1, I2, I4, I6: runs that are taken together go in one commit, all of them or none", arguments: [2, 4], [false, true])
+    func together(_ count: Int, _ savesSoon: Bool) throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: savesSoon)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        func commits() throws -> UInt64 { try store.archive.environment.read { try store.archive.state($0).commit } }
+        var taken: [RecordedEvent] = []
+        for first in stride(from: 0, to: 4, by: count) {
+            let group = first..<first + count
+            let runs = try group.map { index in
+                (run: try PreparedRun(hub.runs[index].bytes) { PuncturedSeeds(secret: hub.secrets[$0]!) }, secrets: hub.secrets)
+            }
+            let before = try commits()
+            struct Refused: Error {}
+            #expect(throws: Refused.self) { _ = try store.adoptRuns(runs) { run, _, _, _ in if run == count - 1 { throw Refused() } } }
+            try checkCrashed(crashed("refused \(first)"), taken, hub)
+            var seqs = Dictionary(grouping: taken, by: \.log).mapValues { $0.last!.seq }
+            let last = try store.adoptRuns(runs) { run, log, lastSeq, tree in
+                #expect(lastSeq == seqs[log] ?? 0 && tree.size == hub.part(first + run).last { $0.log == log }?.seq)
+                seqs[log] = tree.size
+                if run == count - 1 { try checkCrashed(crashed("within \(first) \(log)"), taken, hub) }
+            }
+            taken += group.flatMap { hub.part($0) }
+            #expect(try commits() == before + 1)
+            for (log, seq) in last { #expect(seqs[log] == seq) }
+            try check(store, tally, taken, hub)
+            try checkCrashed(crashed("behind \(first)"), taken, hub)
+        }
+        #expect(try store.adoptBlocking(hub.rest, secrets: hub.secrets).allSatisfy(\.isAccepted))
+        try check(store, tally, hub.events, hub)
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
     @Test("A flush that follows knows what was adopted: rows that the one before had in memory are read anew")
     func flushes() throws {
         let hub = try hub()
