@@ -169,6 +169,54 @@ import Testing
         }
     }
 
+    @Test("a sync that breaks off while gaps are filled, and what follows them was skipped, loses nothing of that")
+    func brokenOffWhileFilling() async throws {
+        try await withWorld { world in
+            let (chats, device, _) = try await talked(in: world)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
+            _ = try Replica.salvage(at: path)
+            for chat in chats { for index in 0..<3 { try await world.hubStore.send("later \(index)", to: chat, from: bob) } }
+            for count in 2...9 {
+                let copy = "\(world.directory)/copy-\(count)"
+                try FileManager.default.copyItem(atPath: path, toPath: copy)
+                let broken = try world.open(copy, ada)
+                let frames = Monitor(0)
+                let line = Between(world.hub, broken) { frame in
+                    frames.withLock {
+                        $0 += 1
+                        return $0 <= count ? frame : nil
+                    }
+                }
+                try await eventually { frames.withLock { $0 > count } || line.isSettled || line.hasEnded }
+                line.lose()
+                try await eventually { line.hasEnded }
+                try broken.close()
+                let healed = try await world.heal(world.open(copy, ada))
+                for chat in chats {
+                    #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)), "cut behind \(count)")
+                }
+            }
+        }
+    }
+
+    @Test("a secret that is out of reach is missed, not made up: no honest hub is blamed for that")
+    func missingSecret() async throws {
+        try await withWorld { world in
+            let (chats, device, _) = try await talked(in: world)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRecord(at: path, .secret, number: 2, removes: true) == 5)
+            #expect { try world.open(path, ada) } throws: { ($0 as? EventLogError)?.code == .damaged }
+            let (saved, aside, _) = try Replica.salvage(at: path)
+            #expect(saved - aside == 4 * 37)
+            for chat in chats { try await world.hubStore.send("later", to: chat, from: bob) }
+            let healed = try await world.heal(world.open(path, ada))
+            for chat in chats { #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat))) }
+        }
+    }
+
     @Test("a journal's last frame that is damaged looks unfinished: what it held comes again, though a cursor vouched for it")
     func lastFrame() async throws {
         try await withWorld { world in

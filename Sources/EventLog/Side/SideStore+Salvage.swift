@@ -44,7 +44,9 @@ extension SideStore {
     }
 
     /// Reads the file without LMDB, and without trusting anything but the checksums. Nobody may write it meanwhile.
-    package static func salvage(directory: String) throws -> Salvaged {
+    ///
+    /// - Parameter names: the tables that it was made with: their own names have no checksum.
+    package static func salvage(directory: String, tables names: [TableName] = []) throws -> Salvaged {
         let file = try DataFile(path: path(directory))
         let found = file.check().problems
         var result = Salvaged()
@@ -67,6 +69,10 @@ extension SideStore {
             // The number is not sealed either: one that the file has no room for tells nothing.
             if entries > read, entries < file.fileBytes / 16 { table.lost += Int(entries - read) }
             result.tables[name] = table
+        }
+        for name in names where result.tables[name] == nil {
+            result.problems.append("\(fileName): there is no table \(name)")
+            result.mayHideTables = true
         }
         return result
     }

@@ -17,9 +17,11 @@ extension SideStore {
 
     private func damagedTables() throws -> [String] {
         let names = try environment.tableNames()
-        return try zip(names, environment.tables(names, creates: false)).compactMap { name, table in
-            let damaged = try table.map { try environment.damagedRecords(in: $0) } ?? 0
-            return damaged == 0 ? nil : "\(Self.fileName): records of the table \(name) whose checksums do not match: \(damaged)"
-        }
+        let missing = Self.lacksTables(names) ? ["\(Self.fileName): a table is missing"] : []
+        return try missing
+            + zip(names, environment.tables(names, creates: false)).compactMap { name, table in
+                let damaged = try table.map { try environment.damagedRecords(in: $0) } ?? 0
+                return damaged == 0 ? nil : "\(Self.fileName): records of the table \(name) whose checksums do not match: \(damaged)"
+            }
     }
 }

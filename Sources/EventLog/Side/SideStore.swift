@@ -58,6 +58,18 @@ package final class SideStore: Sendable {
         return try SideStore(directory: directory, tables: tables, isReadOnly: true)
     }
 
+    /// The tables that Replication makes a file with, all at once: where there is one of them, there are all. Their names have no checksum.
+    package static let syncTables = [
+        "state", "outbox", "lanes", "previews", "lost", "suspects", "ahead", "offers", "incarnations",
+    ]
+
+    static func lacksTables(_ names: [TableName]) -> Bool { !Set(names).isDisjoint(with: syncTables) && !Set(names).isSuperset(of: syncTables) }
+
+    /// Fails if a table of those is missing.
+    package func checkTables() throws {
+        if tables.count < names.count { throw Archive.damaged(environment.path, "a table is missing") }
+    }
+
     /// Built aside, synced, renamed: a crash leaves the file or what was there before.
     static func create(_ directory: String, _ names: [TableName], _ records: [TableName: [Record]]) throws {
         let new = path(directory) + ".new"

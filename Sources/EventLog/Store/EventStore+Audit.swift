@@ -64,6 +64,14 @@ extension EventStore {
         }
     }
 
+    /// Whether some archived log has no secret from elsewhere: where all came with one, it was lost, and would be derived from this store's own seeds.
+    package var lacksAdoptedSecrets: Bool {
+        get throws {
+            let logs = try archive.environment.read { [archive] in try archive.state($0).nextNumber }
+            return keys.withLock { UInt64($0.ring.explicit.count) < logs }
+        }
+    }
+
     /// The leaf hashes of a log's events, with their canonical parts, ascending.
     private func forEachLeaf(of log: LogID, from first: Seq, _ body: (Hash256, LeafParts) throws -> Void) throws {
         var cursor: SeedTree.Cursor?

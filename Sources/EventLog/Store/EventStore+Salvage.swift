@@ -209,8 +209,8 @@ extension EventStore {
     /// The archive's records of a log: which a test spoils.
     package enum LogRecord: CaseIterable, Sendable { case row, secret }
 
-    /// Spoils the so-many-eth row or secret of a closed store. Answers how many there are.
-    package static func damageRecord(at path: String, _ kind: LogRecord, number: Int) throws -> Int {
+    /// Spoils the so-many-eth row or secret of a closed store, or takes it away. Answers how many there are.
+    package static func damageRecord(at path: String, _ kind: LogRecord, number: Int, removes: Bool = false) throws -> Int {
         let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
         defer { archive.environment.close() }
         let table = kind == .row ? archive.logs : archive.secrets
@@ -222,7 +222,7 @@ extension EventStore {
             }
             guard records.indices.contains(number) else { return records.count }
             records[number].value[records[number].value.count / 2] ^= 0x10
-            try transaction.put(table, records[number].key, records[number].value)
+            if removes { try transaction.delete(table, records[number].key) } else { try transaction.put(table, records[number].key, records[number].value) }
             return records.count
         }
     }

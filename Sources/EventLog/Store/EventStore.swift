@@ -329,13 +329,12 @@ public final class EventStore: Sendable {
                 let master = try Wrapping.unwrap(Archive.open(Archive.MetaKey.seeds, bytes, "the seeds"), key: key.secret, for: "seeds")
                 guard let seeds = PuncturedSeeds(encoded: master) else { throw CodecError(.badValue) }
                 var ring = KeyRing(master: seeds)
+                // One may be out of reach altogether, with the page that it lay in.
+                ring.isExplicitOnly = skipsUnreadable
                 try transaction.forEach(archive.secrets) { name, value in
                     let name = Array(name)
                     let number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                    if skipsUnreadable, Archive.unsealed(name, value) == nil {
-                        ring.isExplicitOnly = true
-                        return true
-                    }
+                    if skipsUnreadable, Archive.unsealed(name, value) == nil { return true }
                     let raw = try Wrapping.unwrap(Archive.open(name, value, "a log's secret"), key: key.secret, for: "log \(number)")
                     guard let seeds = PuncturedSeeds(encoded: raw) else { throw CodecError(.badValue) }
                     ring.explicit[number] = seeds

@@ -4,7 +4,7 @@
 struct KeyRing: Sendable {
     var master: PuncturedSeeds { didSet { version = Version() } }
     var explicit: [UInt64: PuncturedSeeds] = [:] { didSet { version = Version() } }
-    /// Some of the logs' own secrets cannot be read, nor told from those of logs that never had one: none is derived then.
+    /// Some of the logs' own secrets may be lost, and cannot be told from those of logs that never had one: none is derived then.
     var isExplicitOnly = false
     /// Another one after each change: whoever keeps what it derived compares by identity.
     private(set) var version = Version()

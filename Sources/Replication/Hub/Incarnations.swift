@@ -31,7 +31,7 @@ final class Incarnations: Sendable {
         do {
             return try open(store)
         } catch let error as EventLogError where error.code == .damaged {
-            let salvaged = try SideStore.salvage(directory: store.path)
+            let salvaged = try SideStore.salvage(directory: store.path, tables: SyncTables.names)
             var records = Dictionary(uniqueKeysWithValues: salvaged.names.map { ($0, salvaged[$0].records) })
             records[table] = []
             let others = SyncTables.names.filter { $0 != table && !(records[$0] ?? []).isEmpty }

@@ -87,7 +87,8 @@ struct DamagedLogs {
         guard let head = heads[log] else { return nil }
         if previews.lastSeqOfFirst(log) >= head.size {
             // What is before that is not for this user any more, and never comes.
-            guard try head.root == Self.unknownRoot || previews.root(of: log, at: head.size).map({ $0 == head.root }) ?? true else { throw Self.forked(log, head) }
+            let root = try previews.root(of: log, at: head.size) ?? head.root
+            guard root == head.root || head.root == Self.unknownRoot else { throw Self.forked(log, head) }
             try end(log)
             return nil
         }

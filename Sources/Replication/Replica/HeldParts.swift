@@ -25,7 +25,7 @@ public struct HeldParts {
     ///
     /// - Throws: `EventLogError`.
     public init?(of path: String) throws {
-        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return nil }
+        guard let side = try SyncTables.openIfPresent(path) else { return nil }
         defer { side.close() }
         guard try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }) != nil else { return nil }
         let previews = try Previews(side)

@@ -52,7 +52,7 @@ public final class Repair: Sendable {
     }
 
     private static func identity(at path: String) throws -> (ReplicaIdentity, isService: Bool) {
-        let facts = try SideStore.openIfPresent(directory: path, tables: SyncTables.names).map { side in
+        let facts = try SyncTables.openIfPresent(path).map { side in
             defer { side.close() }
             return try side.read {
                 (

@@ -7,8 +7,14 @@ struct Kept {
     var place: Position?
     /// What must be asked for, as damage took it.
     var wishes: [Fetch] = []
-    /// What must be asked for, as it is missing before what came.
-    var holes: [Fetch] = []
+    /// What must be asked for, as it is missing before what came, which was not kept.
+    var holes: [Hole] = []
+
+    /// A wish, and how far its log went at the hub when it was made: until that is held here, nothing vouches for all.
+    struct Hole {
+        var wish: Fetch
+        var lastSeq: Seq
+    }
     /// Logs that go on where they ended, each with the last seq before that (the new last one, if a head of that came).
     var grown: [LogID: Seq] = [:]
     /// Logs of which a newest part does, or begins.
@@ -184,7 +190,7 @@ extension Replica {
                     try confirmed(shown, &state)
                     return true
                 }
-                if isTaken { kept.extended.append(log) } else { kept.holes.append(try wish(for: log, heldSeq: last)) }
+                if isTaken { kept.extended.append(log) } else { kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq)) }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []
@@ -240,17 +246,22 @@ extension Replica {
 
     /// What must be asked for, as it was recorded where nothing comes by itself: where only newest parts are wanted, in a conversation that is none of those;
     /// and where the hub has known an event for long that a hub before it kept back, under a cursor that covers it.
-    func wishes(for accepted: [Accepted]) throws -> [Fetch] {
+    func wishes(for accepted: [Accepted]) throws -> [Kept.Hole] {
         let scope = try savedScope()
         return try accepted.compactMap { answer in
             guard answer.isDuplicate, answer.seq > 0, case .conversation = answer.log,
                 state.withLock({ !$0.previews.has(answer.log) && Scope.covers(answer.log, $0.scopeNames) })
             else { return nil }
             let held = try store.log.lastSeq(of: answer.log)
-            if case .newest(_, let messages) = scope, held == 0 { return Fetch(log: answer.log, from: 0, through: messages) }
-            return answer.seq > held ? Fetch(log: answer.log, from: held + 1, through: 0) : nil
+            if case .newest(_, let messages) = scope, held == 0 {
+                return Kept.Hole(wish: Fetch(log: answer.log, from: 0, through: messages), lastSeq: answer.seq)
+            }
+            return answer.seq > held ? Kept.Hole(wish: Fetch(log: answer.log, from: held + 1, through: 0), lastSeq: answer.seq) : nil
         }
     }
+
+    /// How far a log goes here, in its own or in a newest part.
+    func reach(of log: LogID) throws -> Seq { try max(store.log.lastSeq(of: log), state.withLock { $0.previews.lastSeq(of: log) }) }
 
     var isComparing: Bool { state.withLock { $0.isComparing } }
 

@@ -68,7 +68,7 @@ public final class Replica: Sendable {
 
     /// Whether a store is a replica.
     public static func isReplica(at path: String) throws -> Bool {
-        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return false }
+        guard let side = try SyncTables.openIfPresent(path) else { return false }
         defer { side.close() }
         return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
     }
@@ -86,7 +86,7 @@ public final class Replica: Sendable {
     private init(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws {
         self.options = options
         var open = options.store
-        let exists = try SideStore.openIfPresent(directory: path, tables: SyncTables.names).map { side in
+        let exists = try SyncTables.openIfPresent(path).map { side in
             defer { side.close() }
             return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
         }
@@ -98,6 +98,9 @@ public final class Replica: Sendable {
         open.durability = .full
         store = try ConversationStore.open(at: path, options: open)
         do {
+            if exists == true, try store.log.lacksAdoptedSecrets {
+                throw EventLogError(.damaged, "\(path): the secret of a conversation is missing; run `convstore sync --verify`")
+            }
             side = try SideStore(directory: path, tables: SyncTables.names)
             let facts = try side.read { transaction in
                 (

@@ -46,7 +46,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var holdsBack = false
     private var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
-    private var missing: [LogID: Fetch] = [:]
+    private var missing: [LogID: Kept.Hole] = [:]
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
     private var unvouched: [LogID: Seq] = [:]
     private var unvouchedParts: Set<LogID> = []
@@ -136,7 +136,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             // A hub that could not answer then may be able to now.
             if !missing.isEmpty, now.milliseconds(since: askedAt) >= Self.askAgainMilliseconds {
                 askedAt = now
-                perform(session.fetch(missing.values.sorted { $0.log.sortKey < $1.log.sortKey }))
+                perform(session.fetch(missing.values.map(\.wish).sorted { $0.log.sortKey < $1.log.sortKey }))
             }
             endIfWithheld()
             replica.saveCursor()
@@ -412,15 +412,23 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         if comparison != nil { fitted.formUnion(kept.fitted) }
         for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
-        for log in Array(kept.grown.keys) + kept.extended { missing[log] = nil }
+        for log in Array(kept.grown.keys) + kept.extended {
+            // A gap below may have been filled, and what came behind it not.
+            if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
+        }
         noteVouched(kept, frame)
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }
 
     /// Those of some wishes that were not asked for yet; noted as missing until they have come.
-    private func notMissingYet(_ wishes: [Fetch]) -> [Fetch] {
-        let new = wishes.filter { missing.updateValue($0, forKey: $0.log) == nil }
+    private func notMissingYet(_ holes: [Kept.Hole]) -> [Fetch] {
+        var new: [Fetch] = []
+        for hole in holes {
+            if missing[hole.wish.log] == nil { new.append(hole.wish) }
+            let lastSeq = max(missing[hole.wish.log]?.lastSeq ?? 0, hole.lastSeq)
+            missing[hole.wish.log] = Kept.Hole(wish: missing[hole.wish.log]?.wish ?? hole.wish, lastSeq: lastSeq)
+        }
         if !new.isEmpty { askedAt = now }
         return new
     }

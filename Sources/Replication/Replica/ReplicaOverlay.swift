@@ -16,7 +16,7 @@ public struct ReplicaOverlay {
     ///
     /// - Throws: `EventLogError`.
     public init?(of path: String) throws {
-        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return nil }
+        guard let side = try SyncTables.openIfPresent(path) else { return nil }
         defer { side.close() }
         guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
             return nil

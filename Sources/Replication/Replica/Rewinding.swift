@@ -18,7 +18,7 @@ enum Rewinding {
         if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
         StoreFiles.remove(aside(path))
         if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
-        guard let side = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
+        guard let side = try SyncTables.openIfPresent(path) else { return }
         let (rewind, anew, retract) = try side.read { transaction in
             (
                 try transaction.get(SyncTables.state, ReplicaState.Key.rewind), try transaction.get(SyncTables.state, ReplicaState.Key.anew),
@@ -228,7 +228,7 @@ enum Rewinding {
     }
 
     private static func copySide(of path: String, to target: SideStore) throws {
-        guard let source = try SideStore.openIfPresent(directory: path, tables: SyncTables.names) else { return }
+        guard let source = try SyncTables.openIfPresent(path) else { return }
         defer { source.close() }
         for table in SyncTables.names {
             var records: [(key: [UInt8], value: [UInt8])] = []

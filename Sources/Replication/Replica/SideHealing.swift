@@ -16,7 +16,7 @@ struct SideHealing {
     /// - Throws: `EventLogError`; `ReplicaError` `notReplica`, `otherUser`.
     init?(of path: String, user: UserID?, _ options: ReplicaOptions, isReplica: () throws -> Bool) throws {
         guard StoreFiles.exists(SideStore.path(path)) else { return nil }
-        salvaged = try SideStore.salvage(directory: path)
+        salvaged = try SideStore.salvage(directory: path, tables: SyncTables.names)
         if salvaged.isSound { return nil }
         lost = salvaged.losses(of: SyncTables.names)
         for name in Set(salvaged.names + SyncTables.names) { records[name] = salvaged[name].records }

@@ -16,7 +16,7 @@ public struct SideRemains {
     /// - Throws: `EventLogError`.
     public init?(of path: String) throws {
         guard StoreFiles.exists(SideStore.path(path)) else { return nil }
-        let salvaged = try SideStore.salvage(directory: path)
+        let salvaged = try SideStore.salvage(directory: path, tables: SyncTables.names)
         func events(_ tables: [SideStore.TableName]) -> [RecordedEvent?] {
             tables.flatMap { salvaged[$0].records }.map { record in record.value.withUnsafeBytes { try? RecordedEvent(kept: $0) } }
         }

@@ -1,3 +1,5 @@
+internal import EventLog
+
 /// The tables of the file `sync` beside a store (docs/FORMAT.md, "Side store").
 enum SyncTables {
     /// A replica's own facts, by name.
@@ -19,5 +21,17 @@ enum SyncTables {
     /// A hub's openings.
     static let incarnations = "incarnations"
 
-    static let names = [state, outbox, lanes, previews, lost, suspects, offers, ahead, incarnations]
+    static let names = SideStore.syncTables
+
+    /// The file beside a store for reading; `nil` if there is none.
+    ///
+    /// - Throws: `EventLogError` `damaged`, also where a table is out of reach: what it held would be taken for absent.
+    static func openIfPresent(_ directory: String) throws -> SideStore? {
+        guard let side = try SideStore.openIfPresent(directory: directory, tables: names) else { return nil }
+        do { try side.checkTables() } catch {
+            side.close()
+            throw error
+        }
+        return side
+    }
 }

@@ -14,8 +14,15 @@ public final class SyncRun: Sendable {
         /// Stays connected until ``SyncRun/stop()``.
         public var follows = false
         public var client = WebSocketClient.Options()
+        /// Whether `token` may give another one some time later: a run that follows waits for it.
+        public var renewsToken = true
         /// Connections in a row that may bring nothing before a run that does not follow gives up.
         public var attemptsMax = 5
+        /// So long a hub may bring nothing and not say that it has sent all, before the connection is given up. It may have questions of ours wait for 20 s,
+        /// and room on its disk for 60 s.
+        public var stallSeconds = 90
+        /// A run that does not follow gives up where a hub asks to be left alone for longer.
+        public var pauseSecondsMax: UInt64 = 120
 
         public init(url: String, token: @escaping @Sendable () throws -> String) {
             self.url = url
@@ -156,10 +163,13 @@ public final class SyncRun: Sendable {
             switch bye?.code {
             case .unauthenticated, .tokenExpired, .forbidden:
                 // The outbox is parked; somebody may renew the token while we follow.
-                guard options.follows else { throw SyncError(bye!.code == .tokenExpired ? .tokenExpired : .unauthenticated, reason) }
-            case .unsupportedVersion, .protocolError, .forked: throw SyncError(.refused, "the hub ended the session: \(reason)")
+                guard options.follows, options.renewsToken else { throw SyncError(bye!.code == .tokenExpired ? .tokenExpired : .unauthenticated, reason) }
+            case .unsupportedVersion, .protocolError, .forked: throw SyncError(.refused, "the session ended: \(reason)")
             default:
                 if !options.follows, failures >= options.attemptsMax { throw SyncError(.unreachable, "the hub could not be held: \(reason)") }
+                if !options.follows, let pause = bye?.retryAfterMilliseconds, pause > options.pauseSecondsMax * 1000 {
+                    throw SyncError(.unreachable, "the hub asks to be left alone for \(pause / 1000) s: \(reason)")
+                }
             }
             let wait = Backoff.milliseconds(failure: failures, atLeast: bye?.retryAfterMilliseconds ?? 0)
             observe(.waiting(milliseconds: wait, reason: reason))
@@ -168,6 +178,7 @@ public final class SyncRun: Sendable {
     }
 
     private static let reopeningsAtOnce = 2
+    private static let stalled = Bye(.timeout, "the hub brings nothing more, and does not say that it has sent all")
 
     private enum End { case done, reopen, lost(Bye), settledThenLost(Bye) }
 
@@ -203,11 +214,14 @@ public final class SyncRun: Sendable {
         }
         var isSettled = false
         var isEnding = false
+        var idleSeconds = 0
         while let happening = await happenings.next() {
             (report.bytesReceived, report.bytesSent) = wire.add(to: report)
             switch happening {
             case .tick:
                 connection.tick()
+                idleSeconds += 1
+                if !isSettled, !isEnding, idleSeconds == options.stallSeconds { connection.end() }
                 // A token that was renewed in its file is shown before the old one runs out.
                 if let new = try? options.token(), new != token {
                     token = new
@@ -220,6 +234,10 @@ public final class SyncRun: Sendable {
                 isEnding = true
                 connection.end()
             case .event(let event):
+                switch event {
+                case .connected, .received, .answered: idleSeconds = 0
+                default: break
+                }
                 switch event {
                 case .connected: observe(.connected)
                 case .received(let events, _):
@@ -239,6 +257,7 @@ public final class SyncRun: Sendable {
                 case .typing(let typing): observe(.typing(typing))
                 case .ended(let bye):
                     if isEnding { return .done }
+                    if !isSettled, bye.code == .normal, idleSeconds >= options.stallSeconds { return .lost(Self.stalled) }
                     return isSettled ? .settledThenLost(bye) : .lost(bye)
                 case .failed(let error): throw error
                 case .mustReopen: return .reopen

@@ -32,8 +32,12 @@ extension DeviceNode {
         let damaged = try EventStore.verify(at: path).damaged
         world.log("\(name): damaged: \(damaged)")
         if damaged.contains(.log) {
-            let (saved, aside, lost) = try Replica.salvage(at: path, user: user, options: options)
-            world.log("\(name): \(saved) events saved, \(aside) of them aside, \(lost.count) lost")
+            try salvage(options)
+        } else if damaged.isEmpty {
+            // What only its opening can tell.
+            do { try Replica.open(at: path, user: user, options: options).close() } catch let error as EventLogError where error.code == .damaged {
+                try salvage(options)
+            }
         } else if damaged.contains(.side) {
             let healed = try Replica.healSide(at: path, user: user, options: options)
             world.log("\(name): \(healed?.pending ?? 0) events of the outbox saved")
@@ -49,5 +53,10 @@ extension DeviceNode {
             try open.close()
         }
         isDecayed = false
+    }
+
+    private func salvage(_ options: ReplicaOptions) throws {
+        let (saved, aside, lost) = try Replica.salvage(at: path, user: user, options: options)
+        world.log("\(name): \(saved) events saved, \(aside) of them aside, \(lost.count) lost")
     }
 }

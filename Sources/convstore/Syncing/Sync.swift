@@ -81,6 +81,7 @@ struct ServerOptions: ParsableArguments {
             guard let tokenFile else { return token ?? "" }
             return try SmallFile.read(tokenFile)
         }
+        options.renewsToken = tokenFile != nil
         options.client.certificateAuthority = tlsCa
         return options
     }
