@@ -18,9 +18,9 @@ public final class SyncRun: Sendable {
         public var renewsToken = true
         /// Connections in a row that may bring nothing before a run that does not follow gives up.
         public var attemptsMax = 5
-        /// So long a hub may bring nothing and not say that it has sent all, before the connection is given up. It may have questions of ours wait for 20 s,
-        /// and room on its disk for 60 s.
-        public var stallSeconds = 90
+        /// So long a hub may bring nothing and not say that it has sent all, before the connection is given up. An honest one may have each question of ours
+        /// wait for 20 s, and for room on its disk 60 s.
+        public var stallSeconds = 180
         /// A run that does not follow gives up where a hub asks to be left alone for longer.
         public var pauseSecondsMax: UInt64 = 120
 
@@ -143,7 +143,10 @@ public final class SyncRun: Sendable {
                     failures = 0
                     reopenings = 0
                     bye = end
-                case .lost(let end): bye = end
+                case .lost(let end):
+                    bye = end
+                    // It took minutes: a third time would bring no more.
+                    if end == Self.stalled { failures += 2 }
                 }
             } catch let error as EventLogError where error.code == .damaged && healing.isPossible {
                 try? replica.close()

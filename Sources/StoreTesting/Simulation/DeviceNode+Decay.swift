@@ -21,6 +21,7 @@ extension DeviceNode {
         }
         if file == "sync" { wasRestored = true }
         observation = Observation()
+        observation.mayVanish = true
         streams = []
     }
 

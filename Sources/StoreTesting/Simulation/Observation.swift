@@ -18,6 +18,8 @@ struct Observation {
     private var hubRestores = 0
     /// Shown once, gone since the hub was set back: to be found again at the end.
     private(set) var vanished: [ConversationID: Set<Shown>] = [:]
+    /// Bytes of the device have decayed: what it has erased itself may be unknown now, and its log have to come anew.
+    var mayVanish = false
 
     /// - Parameter asksFor: whether a log is among what the device asks for now.
     mutating func look(at replica: Replica, _ user: UserID, _ hub: HubNode, asksFor: (LogID) -> Bool) throws {
@@ -51,7 +53,7 @@ struct Observation {
         let parts = replica.parts
         let hasParts = !parts.isEmpty || !self.parts.isEmpty
         if hasParts { touched.formUnion(try lookAtParts(parts, user, hub)) }
-        for id in touched.sorted() { try look(at: id, in: replica, mayVanish: hub.restores > 0) }
+        for id in touched.sorted() { try look(at: id, in: replica, mayVanish: mayVanish || hub.restores > 0) }
         hubRestores = hub.restores
     }
 
