@@ -201,6 +201,28 @@ import Testing
         }
     }
 
+    @Test("what stands behind a gap is taken, though the process was killed when that had just been filled")
+    func killedBehindAGap() async throws {
+        try await withWorld { world in
+            let (chats, device, _) = try await talked(in: world)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRecord(at: path, .secret, number: 2, removes: true) == 5)
+            _ = try Replica.salvage(at: path)
+            // As the first events come, with their secrets, and nothing else is done any more.
+            let salvaged = try EventStore.open(at: path)
+            for chat in chats where try salvaged.lastSeq(of: .conversation(chat)) == 0 {
+                let first = try #require(try world.hubStore.log.event(in: .conversation(chat), at: 1))
+                let secret = try world.hubStore.log.secret(of: .conversation(chat))
+                _ = try salvaged.adoptBlocking([first], secrets: [.conversation(chat): secret])
+            }
+            try salvaged.close()
+            let healed = try await world.heal(world.open(path, ada))
+            #expect(healed.isWhole)
+            for chat in chats { #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat))) }
+        }
+    }
+
     @Test("a secret that is out of reach is missed, not made up: no honest hub is blamed for that")
     func missingSecret() async throws {
         try await withWorld { world in

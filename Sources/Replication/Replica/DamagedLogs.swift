@@ -50,13 +50,10 @@ struct DamagedLogs {
         }
     }
 
-    /// The next gap of each log: what a session begins with.
-    mutating func wishes(in store: EventStore) throws -> [Fetch] {
+    /// The next gap of each log: what a session begins with. A gap may have been filled before a crash, and what stands behind it not been taken.
+    mutating func wishes(in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> [Fetch] {
         (comparing, asked) = ([], [:])
-        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { log in
-            asked[log] = try store.lastSeq(of: log)
-            return try wish(for: log, in: store)
-        }
+        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try settle($0, in: store, trees, beside: previews) }
     }
 
     private mutating func wish(for log: LogID, in store: EventStore) throws -> Fetch? {

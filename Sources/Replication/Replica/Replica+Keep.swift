@@ -143,7 +143,7 @@ extension Replica {
     }
 
     /// The gaps that damage left: asked for at the beginning of a session.
-    func damageWishes() throws -> [Fetch] { try state.withLock { try $0.damaged.wishes(in: store.log) } }
+    func damageWishes() throws -> [Fetch] { try state.withLock { try $0.damaged.wishes(in: store.log, heads, beside: $0.previews) } }
 
     /// Whether nothing is missing that was here before.
     package var isWhole: Bool { isWhole(in: .mine) }
