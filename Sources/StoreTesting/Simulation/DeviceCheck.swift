@@ -156,7 +156,9 @@ struct DeviceCheck {
         guard case .newest(let conversations, let messages) = device.scope else { return }
         let visible = ends.flatMap { hub.history.events(of: $0.key, through: $0.value) }
         let model = Model(visible)
-        let left = visible.filter { $0.position > askedAt && $0.event.content == .participantLeft(device.user) }.count
+        // Who happened to want the same as before did not ask again.
+        let asked = min(askedAt, device.asked)
+        let left = visible.filter { $0.position > asked && $0.event.content == .participantLeft(device.user) }.count
         for row in model.lobby(device.user).prefix(max(0, Int(conversations) - left)) {
             guard let page = try replica.store.timeline(of: row.conversation, limit: .max) else { throw failure("does not show \(row.conversation)") }
             let gap = held[.conversation(row.conversation)]?.gap

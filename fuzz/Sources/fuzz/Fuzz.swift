@@ -154,7 +154,7 @@ private enum Fuzz {
 
     static func stream(_ input: [UInt8]) {
         guard let first = input.first else { return }
-        var stream = RecordedStream(framing: first & 1 == 0 ? .lines : .serverSentEvents)
+        var stream = RecordedStream(framing: first & 1 == 0 ? .lines : .serverSentEvents, wires: first & 2 == 0 ? .files : .live)
         var rest = input.dropFirst()
         while !rest.isEmpty {
             let piece = rest.prefix(first < 128 ? rest.count : 1 + Int(first & 63))
