@@ -184,9 +184,19 @@ package func compareBytes(_ left: String, _ right: String) -> Int {
 }
 
 /// A log: the events of one conversation, or what concerns one user only (DESIGN: `preference.set`).
-public enum LogID: Hashable, Sendable, CustomStringConvertible {
+public enum LogID: Hashable, Comparable, Sendable, CustomStringConvertible {
     case conversation(ConversationID)
     case user(UserID)
+
+    /// Conversations first; by their bytes.
+    public static func < (left: Self, right: Self) -> Bool {
+        switch (left, right) {
+        case (.conversation(let left), .conversation(let right)): left < right
+        case (.user(let left), .user(let right)): left < right
+        case (.conversation, .user): true
+        case (.user, .conversation): false
+        }
+    }
 
     public var description: String {
         switch self {

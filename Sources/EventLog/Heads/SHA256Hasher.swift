@@ -42,3 +42,60 @@ package struct SHA256Hasher: ~Copyable {
 
     mutating func update(_ hash: Hash256) { hash.withUnsafeBytes { update($0) } }
 }
+
+/// What trees hash: small, and in one call.
+extension SHA256Hasher {
+    /// The digest of a byte and a hash.
+    @inline(__always) static func digest(_ prefix: UInt8, _ hash: Hash256) -> Hash256 {
+        #if canImport(CNettle)
+            hash.withUnsafeBytes { hash in Hash256 { convstore_sha256_33(prefix, hash.bytePointer, $0.bytePointer) } }
+        #else
+            var hasher = SHA256Hasher()
+            hasher.update(prefix)
+            hasher.update(hash)
+            return hasher.finalize()
+        #endif
+    }
+
+    /// The digest of a byte and two hashes.
+    @inline(__always) static func digest(_ prefix: UInt8, _ left: Hash256, _ right: Hash256) -> Hash256 {
+        #if canImport(CNettle)
+            left.withUnsafeBytes { left in
+                right.withUnsafeBytes { right in
+                    Hash256 { convstore_sha256_65(prefix, left.bytePointer, right.bytePointer, $0.bytePointer) }
+                }
+            }
+        #else
+            var hasher = SHA256Hasher()
+            hasher.update(prefix)
+            hasher.update(left)
+            hasher.update(right)
+            return hasher.finalize()
+        #endif
+    }
+
+    /// The digest of a byte, if there is one, and what lies in two places.
+    @inline(__always) static func digest(_ prefix: UInt8?, _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Hash256 {
+        #if canImport(CNettle)
+            Hash256 {
+                convstore_sha256_of(
+                    prefix.map { CInt($0) } ?? -1, first.baseAddress?.assumingMemoryBound(to: UInt8.self), first.count,
+                    second.baseAddress?.assumingMemoryBound(to: UInt8.self), second.count, $0.bytePointer)
+            }
+        #else
+            var hasher = SHA256Hasher()
+            if let prefix { hasher.update(prefix) }
+            hasher.update(first)
+            hasher.update(second)
+            return hasher.finalize()
+        #endif
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    fileprivate var bytePointer: UnsafePointer<UInt8> { baseAddress!.assumingMemoryBound(to: UInt8.self) }
+}
+
+extension UnsafeMutableRawBufferPointer {
+    fileprivate var bytePointer: UnsafeMutablePointer<UInt8> { baseAddress!.assumingMemoryBound(to: UInt8.self) }
+}

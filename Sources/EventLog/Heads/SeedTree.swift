@@ -24,10 +24,7 @@ package struct SeedTree: Sendable {
     package static let indexMax: UInt64 = .max - 1
 
     package static func child(_ side: Side, of parent: Hash256) -> Hash256 {
-        var hasher = SHA256Hasher()
-        hasher.update(side.rawValue)
-        hasher.update(parent)
-        return hasher.finalize()
+        SHA256Hasher.digest(side.rawValue, parent)
     }
 
     /// The leaf's secret, derived from the root. Traps above `indexMax`.

@@ -21,12 +21,15 @@ extension EventStore {
 
     /// The same for segments that were decoded, checked and hashed before, by other threads: all of them in one commit, or none.
     ///
+    /// - Parameter foldsLater: what is shown may stay behind what is kept for as long as folding takes: for who adopts on meanwhile.
     /// - Parameter check: called for each run, and each of its logs, with the last seq that was held and the tree that the log will have.
     package func adoptRuns(
-        _ runs: [(run: PreparedRun, secrets: [LogID: [UInt8]])], check: (_ run: Int, LogID, _ lastSeq: Seq, CompactRange) throws -> Void
+        _ runs: [(run: PreparedRun, secrets: [LogID: [UInt8]])], foldsLater: Bool = false,
+        check: (_ run: Int, LogID, _ lastSeq: Seq, CompactRange) throws -> Void
     ) throws -> [LogID: Seq] {
         try checkWritable()
         let runs = try runs.map { ($0.run, try Self.seeds($0.secrets)) }
+        // Not `lead` nor `maintain`: what was adopted last may still be folded while this is written.
         return try leadership.withLock { leader in
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
@@ -46,10 +49,7 @@ extension EventStore {
                 journal!.skip(through: adoption.state.position)
                 // In this order: whoever looks at the tail and then at the archive misses nothing.
                 tail.adopt(through: adoption.state.position)
-                for (run, _) in runs {
-                    fold(adopted: run.events)
-                    options.observer?(run.events)
-                }
+                fold(adopted: runs.map(\.0.events), isLater: foldsLater && !options.runsInline)
                 return Dictionary(uniqueKeysWithValues: last)
             }
         }

@@ -133,7 +133,7 @@ extension EventStore {
 
     private func syncRelaxed() {
         // Forgotten before the sync: what is written while it runs is for the next.
-        let hasUnsynced = leadership.withLock { leader in
+        let hasUnsynced = lead { leader in
             defer { leader.hasUnsynced = false }
             return leader.hasUnsynced
         }
@@ -206,7 +206,7 @@ extension EventStore {
 
     /// Decides, writes and syncs one group.
     private func commit(_ group: [Request]) -> [Result<[AppendOutcome], any Error>] {
-        let results = leadership.withLock { leader -> [Result<[AppendOutcome], any Error>] in
+        let results = lead { leader -> [Result<[AppendOutcome], any Error>] in
             do {
                 return try commit(group, &leader)
             } catch let error as EventLogError where error.code == .diskFull && group.count > 1 {

@@ -213,7 +213,7 @@ extension EventStore {
 
     /// Appends those of some heads that changed to the log of heads, in one transaction, and signs what it is then if there is a key.
     private func append(_ heads: [Head], signedBy key: SigningKey?) throws -> String {
-        try maintenance.withLock { _ in
+        try maintain {
             try archive.environment.write { [archive] transaction in
                 guard let bytes = try transaction.get(archive.meta, Archive.MetaKey.state) else {
                     throw Archive.damaged(archive.path, "its state is missing")

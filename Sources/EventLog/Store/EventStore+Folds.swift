@@ -20,41 +20,7 @@ extension EventStore {
         }
     }
 
-    /// Folds events that the archive took in past the journal, of which nothing is in the tail. Under `maintenance`, and while nothing is committed.
-    func fold(adopted events: [RecordedEvent]) {
-        if folds.isEmpty { return }
-        foldProgress.withLock { progress in
-            apply(events) { min($0 + Self.eventsALock, events.count) }
-            saveAdopted(through: events.last?.position ?? 0, &progress)
-        }
-    }
-
-    /// Writes rows that were encoded meanwhile, and has others encoded, if any are due. What cannot be written is kept: its rows are saved with the
-    /// next that are, or folded again by an opening.
-    private func saveAdopted(through position: Position, _ progress: inout FoldProgress) {
-        let now = options.now
-        let due = folds.filter { isDue($0, now) }
-        if let encoding = progress.encoding {
-            // As much again may gather while rows are encoded.
-            guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= 2 * foldSaveBytes }) else { return }
-            do {
-                let batches = try encoding.batches()
-                if encoding.rows.contains(where: { $0.slot.isBroken }) {
-                    progress.stopEncoding()
-                } else {
-                    try write(batches)
-                    progress.encoding = nil
-                    for (slot, rows) in encoding.rows { settle(rows, in: slot) }
-                }
-            } catch {
-                progress.stopEncoding()
-            }
-        }
-        if due.isEmpty { return }
-        progress.encoding = RowEncoding(freeze(due, &progress), position: position, runsInline: options.runsInline)
-    }
-
-    private func apply(_ events: [RecordedEvent], end: (_ start: Int) -> Int) {
+    func apply(_ events: [RecordedEvent], end: (_ start: Int) -> Int) {
         var start = 0
         events.withUnsafeBufferPointer { events in
             while start < events.count {
@@ -71,13 +37,13 @@ extension EventStore {
         }
     }
 
-    private func isDue(_ slot: FoldSlot, _ now: Duration) -> Bool {
+    func isDue(_ slot: FoldSlot, _ now: Duration) -> Bool {
         !slot.isBroken && (slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
     }
 
     /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
     /// them is folded again at opening. A store whose journal is small holds less of them, too.
-    private var foldSaveBytes: Int { min(24 << 20, options.journalBytesMax / 4 * 3) }
+    var foldSaveBytes: Int { min(24 << 20, options.journalBytesMax / 4 * 3) }
     /// And at the first flush after so long, so that opening beside us has little to fold.
     private static let foldSaveInterval = Duration.seconds(30)
 
@@ -93,7 +59,7 @@ extension EventStore {
 
     /// What the folds that are due hold as of now, behind what is unsaved of any; and as of now, too, what those hold of which anything is unsaved, as the
     /// position that is written with it is that of now.
-    private func freeze(_ due: [FoldSlot], _ progress: inout FoldProgress) -> [(slot: FoldSlot, rows: any FrozenRows)] {
+    func freeze(_ due: [FoldSlot], _ progress: inout FoldProgress) -> [(slot: FoldSlot, rows: any FrozenRows)] {
         let unsaved = progress.takeUnsaved()
         let slots = folds.filter { slot in due.contains { $0 === slot } || unsaved.contains { $0.slot === slot } }
         let now = options.now
@@ -131,14 +97,14 @@ extension EventStore {
     }
 
     /// A little at a time: readers come in between.
-    private func settle(_ rows: any FrozenRows, in slot: FoldSlot) {
+    func settle(_ rows: any FrozenRows, in slot: FoldSlot) {
         var place: FrozenPlace? = FrozenPlace()
         while let next = place { place = foldLock.write { slot.state.settle(rows, from: next) } }
     }
 
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
     func saveFolds() throws {
-        try maintenance.withLock { _ in
+        try maintain {
             guard tail.isEmpty else { return }
             try save(folds.filter { !$0.isBroken })
         }
@@ -158,7 +124,7 @@ extension EventStore {
         for (slot, rows) in rows { settle(rows, in: slot) }
     }
 
-    private func write(_ batches: [FoldBatch]) throws {
+    func write(_ batches: [FoldBatch]) throws {
         guard batches.contains(where: { !$0.isEmpty }) else { return }
         try archive.environment.write { [archive] transaction in for batch in batches { try batch.write(archive, &transaction) } }
         archive.environment.releasePages()
@@ -325,7 +291,7 @@ extension EventStore {
                     batch.removeAll()
                     try rows.encode(into: &batch)
                     // One writer at a time may let the map grow: a flush waits.
-                    try maintenance.withLock { _ in
+                    try maintain {
                         try archive.environment.write { [archive] transaction in
                             try batch.write(to: table.table, &transaction)
                             try FoldRecord.update(fold.name, archive, &transaction) { move(&$0, reached) }
@@ -431,7 +397,7 @@ extension EventStore {
         var record = try foldRecord(fold.name)
         let archived = { [archive] in try archive.environment.read { try archive.state($0).position } }
         // LMDB has one writer at a time, and its map may not grow beside one: a flush waits.
-        try maintenance.withLock { _ in
+        try maintain {
             if let building = record.building, building.version == fold.version, building.position <= (try archived()),
                 try archive.foldTable(fold.name, building.number, creates: false)?.damagedRows() == 0
             {
@@ -446,7 +412,7 @@ extension EventStore {
             try archive.environment.write { [archive] in try first.write(fold.name, archive, &$0) }
         }
         let building = record.building!
-        guard let table = try maintenance.withLock({ _ in try archive.foldTable(fold.name, building.number, creates: true) }) else {
+        guard let table = try maintain({ try archive.foldTable(fold.name, building.number, creates: true) }) else {
             throw Archive.damaged(archive.path, "a table cannot be made")
         }
         let state = fold.makeState(over: table)
@@ -463,7 +429,7 @@ extension EventStore {
             if try archived() - position < 65_536 { break }
         }
         // No flush: the archive stands still. No fold: the live state stands still.
-        try maintenance.withLock { _ in
+        try maintain {
             try foldProgress.withLock { cuts in
                 let target = try archived()
                 try replayArchive(from: position + 1, through: target) { event in

@@ -236,12 +236,12 @@ extension EventStore {
         try takeRebuilding()
         defer { endRebuilding() }
         // Appends wait: no frame may hold the text, nor a secret under the old key, when the new key is in force.
-        try leadership.withLock { leader in
+        try lead { leader in
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
             try flush()
             do {
-                try maintenance.withLock { _ in
+                try maintain {
                     try withReader { reader in try erase(log, seq, journal, reader) }
                 }
             } catch let error as SystemError {

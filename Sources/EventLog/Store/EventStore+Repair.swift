@@ -55,10 +55,10 @@ extension EventStore {
     /// - Throws: `EventLogError`: `diskFull` (nothing was written), `unknownOutcome`, `damaged`, `closed` or `readOnly`.
     package func repairRuns(_ blocks: [Position: [RunBlock]]) throws -> [Position] {
         try checkWritable()
-        return try leadership.withLock { leader in
+        return try lead { leader in
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
-            return try maintenance.withLock { _ in
+            return try maintain {
                 let sound = try RunRepair(blocks, self).sound
                 if !sound.isEmpty { try replace(sound) }
                 return sound.keys.sorted()

@@ -11,7 +11,7 @@ extension EventStore {
     /// Looks whether there is room again for what the last append found none for. Else who lets nobody write because of ``writeFailure`` would wait for ever.
     package func lookForRoom() {
         guard let journal, let wanted = writing.withLock({ $0.failure?.code == .diskFull ? $0.wanted : nil }) else { return }
-        leadership.withLock { _ in
+        lead { _ in
             guard case .ready? = try? journal.reserve(wanted) else { return }
             writing.withLock { $0.failure = nil }
         }
@@ -20,7 +20,7 @@ extension EventStore {
     /// Whether there would be room for what takes so many bytes of the journal.
     package func hasRoom(for bytes: Int) -> Bool {
         guard let journal else { return false }
-        return leadership.withLock { _ in if case .ready? = try? journal.reserve(bytes) { true } else { false } }
+        return lead { _ in if case .ready? = try? journal.reserve(bytes) { true } else { false } }
     }
 
     /// A commit failed, which wanted so many bytes of the journal.

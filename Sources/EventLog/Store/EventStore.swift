@@ -107,6 +107,7 @@ public final class EventStore: Sendable {
     /// Maintenance that rewrites sealed bytes excludes flushes.
     let maintenance = Monitor(false)
     let adoptedRows = Monitor(AdoptedRows())
+    let adoptedFolding = Monitor<AdoptedFolding?>(nil)
     private let lockFile: File?
     private let isOpen = Atomic(true)
     let leadership = Monitor(LeaderState())
@@ -425,6 +426,7 @@ public final class EventStore: Sendable {
             queue.wakeUp(self)
         }
         queue.withLock(waitingWhile: { !$0.requests.isEmpty || $0.isLed }) { _ in }
+        endFolding()
         var failure: (any Error)?
         if writer.withLock({ $0.failure }) == nil {
             do {

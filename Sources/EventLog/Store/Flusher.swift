@@ -83,7 +83,7 @@ final class Flusher {
                 bytes += frame.bytes.count
             }
             guard let first = frames.first, first.number <= target else { return }
-            try store.maintenance.withLock { _ in
+            try store.maintain {
                 // A rebuild may have put other rows in its place meanwhile.
                 let cut = cut.flatMap { store.cut(ofFrame: $0.frame) }
                 let ring = store.keys.withLock { $0.ring }

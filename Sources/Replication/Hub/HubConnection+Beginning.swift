@@ -57,7 +57,7 @@ extension HubConnection {
     /// The user's logs in the scope that changed behind a position, by their last events, and where the hub stands.
     func changes(after position: Position, _ identity: Identity) -> (changes: [HubIndex.Change], position: Position) {
         let (now, all) = hub.withIndex { ($0.position, $0.changes(for: identity, seesEverything: seesEverything, after: position)) }
-        return (all.filter { isInScope($0.log) }.sorted { ($0.lastPosition, $0.log.sortKey) < ($1.lastPosition, $1.log.sortKey) }, now)
+        return (all.filter { isInScope($0.log) }.sorted { ($0.lastPosition, $0.log) < ($1.lastPosition, $1.log) }, now)
     }
 
     /// Tells from here on what of these logs was sent, if the peer wants to know.

@@ -20,7 +20,7 @@ extension HubConnection {
             for frame in held { transmit(frame) }
             held = []
             var offers: [HeadsFrame.Item] = []
-            for (log, seq) in changed.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+            for (log, seq) in changed.sorted(by: { $0.key < $1.key }) {
                 // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
                 // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
                 if awaitsHeads || denied.contains(log) {

@@ -1,4 +1,4 @@
-package import EventLog
+internal import EventLog
 
 /// A replica's own events on their way to the hub: durable before anybody sees them, in order, each until the hub has said yes or its maker no more.
 ///
@@ -356,14 +356,6 @@ extension LogID {
             guard let text = String(validating: key.dropFirst(), as: UTF8.self), let user = UserID(text) else { return nil }
             self = .user(user)
         default: return nil
-        }
-    }
-
-    /// For an order that does not hang on hashing.
-    package var sortKey: String {
-        switch self {
-        case .conversation(let id): id.description
-        case .user(let user): "~" + user.string
         }
     }
 }

@@ -32,7 +32,7 @@ struct OutboxEntries {
     var isEmpty: Bool { byID.isEmpty }
     var conversations: Set<ConversationID> { Set(ofConversation.keys) }
     /// Logs with something accepted.
-    var acceptedLogs: [LogID] { acceptedIDs.keys.sorted { $0.sortKey < $1.sortKey } }
+    var acceptedLogs: [LogID] { acceptedIDs.keys.sorted() }
 
     /// In the order made.
     var all: [OutboxEntry] { byID.values.sorted { $0.id < $1.id } }

@@ -37,7 +37,7 @@ struct DamagedLogs {
     }
 
     func rests() throws -> [Rest] {
-        try heads.sorted { $0.key.sortKey < $1.key.sortKey }.map { log, head in
+        try heads.sorted { $0.key < $1.key }.map { log, head in
             var rest = Rest(log: log, size: head.size, seqs: [])
             try side.read { transaction in
                 try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
@@ -53,7 +53,7 @@ struct DamagedLogs {
     /// The next gap of each log: what a session begins with. A gap may have been filled before a crash, and what stands behind it not been taken.
     mutating func wishes(in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> [Fetch] {
         (comparing, asked) = ([], [:])
-        return try heads.keys.sorted { $0.sortKey < $1.sortKey }.compactMap { try settle($0, in: store, trees, beside: previews) }
+        return try heads.keys.sorted().compactMap { try settle($0, in: store, trees, beside: previews) }
     }
 
     private mutating func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
@@ -183,7 +183,7 @@ struct DamagedLogs {
 
     private static func encode(_ heads: [LogID: LogHead]) -> [UInt8] {
         var out = ByteBuffer(capacity: 64)
-        for (log, head) in heads.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+        for (log, head) in heads.sorted(by: { $0.key < $1.key }) {
             out.put(varint: UInt64(log.key.count))
             out.put(log.key)
             out.put(varint: head.size)

@@ -18,7 +18,7 @@ final class HeadComparison {
     var disputed: [LogID: ReplicaError] = [:]
     /// What is told of a hub that sent such events of a log, and says that the two have the same of it.
     var contradiction: ReplicaError? {
-        disputed.filter { rewinds[$0.key] == nil }.min { $0.key.sortKey < $1.key.sortKey }?.value
+        disputed.filter { rewinds[$0.key] == nil }.min { $0.key < $1.key }?.value
     }
 
     /// The hub has read all heads, and what it has to say to them was said.

@@ -29,7 +29,7 @@ public struct HeldParts {
         defer { side.close() }
         guard try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }) != nil else { return nil }
         let previews = try Previews(side)
-        self.previews = previews.all.map { ($0, previews.participants(of: $0.log)) }.sorted { $0.0.log.sortKey < $1.0.log.sortKey }
+        self.previews = previews.all.map { ($0, previews.participants(of: $0.log)) }.sorted { $0.0.log < $1.0.log }
         damaged = try DamagedLogs(side).rests()
     }
 

@@ -113,7 +113,7 @@ struct Previews {
 
     /// The newest event by the hub's clock of those in a scope.
     func newest(in names: Set<ConversationID>?) -> RecordedEvent? {
-        parts.filter { Scope.covers(.conversation($0.key), names) }.values.compactMap(\.events.last).max { ($0.hlc, $0.log.sortKey) < ($1.hlc, $1.log.sortKey) }
+        parts.filter { Scope.covers(.conversation($0.key), names) }.values.compactMap(\.events.last).max { ($0.hlc, $0.log) < ($1.hlc, $1.log) }
     }
 
     var isEmpty: Bool { parts.isEmpty }

@@ -47,8 +47,10 @@ extension Replica {
     }
 
     /// The same for large segments that came one behind the other, in one commit. `nil`: they must be kept one by one, and that says what hinders.
-    func keepTogether(_ segments: [LargeSegment]) -> [Kept]? {
-        segments.count > 1 ? try? keepWhole(segments) : nil
+    ///
+    /// - Parameter isMoreHere: others are kept at once: what is shown of these follows while those are written.
+    func keepTogether(_ segments: [LargeSegment], isMoreHere: Bool) -> [Kept]? {
+        segments.count > 1 ? try? keepWhole(segments, isMoreHere: isMoreHere) : nil
     }
 
     private func keepUnchecked(_ frame: Frame, _ preparation: Preparations.Preparation?) throws -> Kept {
@@ -76,7 +78,7 @@ extension Replica {
     }
 
     /// Large runs that follow what is held in all their logs go into the archive as they are. `nil`: they must be taken event by event.
-    private func keepWhole(_ segments: [LargeSegment]) throws -> [Kept]? {
+    private func keepWhole(_ segments: [LargeSegment], isMoreHere: Bool = false) throws -> [Kept]? {
         // What is doubtful is compared where it can be told apart.
         guard state.withLock({ $0.outbox.isEmpty && $0.unvouched.isEmpty }) else { return nil }
         let hasPreviews = state.withLock { !$0.previews.isEmpty }
@@ -94,7 +96,7 @@ extension Replica {
                 kept[index].events = run.eventCount
                 kept[index].place = end
             }
-            let last = try store.log.adoptRuns(runs) { index, log, lastSeq, tree in
+            let last = try store.log.adoptRuns(runs, foldsLater: isMoreHere) { index, log, lastSeq, tree in
                 if hasPreviews { kept[index].events -= state.withLock { $0.previews.count(of: lastSeq + 1..<tree.end + 1, in: log) } }
                 guard let head = notes[index][log]?.head else { return kept[index].grown[log] = lastSeq }
                 kept[index].grown[log] = tree.end
@@ -104,6 +106,8 @@ extension Replica {
                 }
             }
             logs = Array(last.keys)
+            // What previews show must not be gone before it is shown from below.
+            if hasPreviews { store.log.endFolding() }
             try settlePreviews(logs)
         } catch let error as EventLogError where error.code == .invalidArgument {
             return nil

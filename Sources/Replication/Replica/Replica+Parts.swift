@@ -18,5 +18,5 @@ extension Replica {
     package func suspectEvents() throws -> [RecordedEvent] { try Lost.read(side, in: SyncTables.suspects) }
 
     /// Ascending by log.
-    package var parts: [Part] { state.withLock { $0.previews.all }.sorted { $0.log.sortKey < $1.log.sortKey } }
+    package var parts: [Part] { state.withLock { $0.previews.all }.sorted { $0.log < $1.log } }
 }

@@ -327,7 +327,7 @@ extension Replica {
 
     /// The logs that may hold what no head vouched for, with their heads as they are here.
     func unvouchedHeads() throws -> [HeadsFrame.Item] {
-        try state.withLock { $0.unvouched }.keys.sorted { $0.sortKey < $1.sortKey }.map { log in
+        try state.withLock { $0.unvouched }.keys.sorted().map { log in
             let size = try store.log.lastSeq(of: log)
             return HeadsFrame.Item(log: log, head: LogHead(size: size, root: try root(of: log, at: size)))
         }

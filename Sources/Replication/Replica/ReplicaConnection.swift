@@ -136,7 +136,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             // A hub that could not answer then may be able to now.
             if !missing.isEmpty, now.milliseconds(since: askedAt) >= Self.askAgainMilliseconds {
                 askedAt = now
-                perform(session.fetch(missing.values.map(\.wish).sorted { $0.log.sortKey < $1.log.sortKey }))
+                perform(session.fetch(missing.values.map(\.wish).sorted { $0.log < $1.log }))
             }
             endIfWithheld()
             replica.saveCursor()
@@ -382,7 +382,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         let segments = held
         defer { preparations.letGo(of: segments) }
         held = []
-        let together = hasEnded ? nil : replica.keepTogether(segments)
+        let together = hasEnded ? nil : replica.keepTogether(segments, isMoreHere: preparations.isNextHere)
         for (index, segment) in segments.enumerated() {
             guarded {
                 let frame = Frame.segment(segment.frame)

@@ -86,7 +86,7 @@ enum ReplicaState {
 
     static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {
         var out = ByteBuffer(capacity: 64)
-        for (log, seq) in rewind.sorted(by: { $0.key.sortKey < $1.key.sortKey }) {
+        for (log, seq) in rewind.sorted(by: { $0.key < $1.key }) {
             let key = log.key
             out.put(varint: UInt64(key.count))
             out.put(key)

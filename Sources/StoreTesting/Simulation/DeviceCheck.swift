@@ -21,7 +21,7 @@ struct DeviceCheck {
 
     func run() throws {
         if let lack = device.lacking(replica).sorted().first { throw failure("lacks \(lack)") }
-        for log in held.keys.sorted(by: { $0.sortKey < $1.sortKey }) { try checkLog(log, held[log]!) }
+        for log in held.keys.sorted() { try checkLog(log, held[log]!) }
         try checkHoles()
         try checkHeads()
         if device.isFollower { try checkLobbies() } else { try checkScreens() }

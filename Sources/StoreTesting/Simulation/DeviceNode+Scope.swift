@@ -13,13 +13,13 @@ extension DeviceNode {
 
     /// Fetches what is missing below something that it shows.
     func fillSome(_ replica: Replica) {
-        guard let hole = replica.holes.sorted(by: { $0.log.sortKey < $1.log.sortKey }).first else { return }
+        guard let hole = replica.holes.sorted(by: { $0.log < $1.log }).first else { return }
         connection?.fill(hole.log)
     }
 
     /// Erases a body of its own copy, for ever.
     func eraseSome(_ replica: Replica) throws {
-        let logs = try simulation.hub.history.ends(for: user).keys.sorted { $0.sortKey < $1.sortKey }.filter { try replica.store.log.lastSeq(of: $0) > 0 }
+        let logs = try simulation.hub.history.ends(for: user).keys.sorted().filter { try replica.store.log.lastSeq(of: $0) > 0 }
         if logs.isEmpty { return }
         let log = world.random.element(logs)
         let seq = 1 + Seq(world.random.below(Int(try replica.store.log.lastSeq(of: log))))

@@ -162,7 +162,7 @@ final class HubNode: @unchecked Sendable {
 
     /// Erases a body, for ever.
     func erase() {
-        let logs = history.logs.keys.sorted { $0.sortKey < $1.sortKey }
+        let logs = history.logs.keys.sorted()
         guard isUp, !logs.isEmpty else { return }
         let log = world.random.element(logs)
         let seq = 1 + Seq(world.random.below(history.logs[log]!.count))

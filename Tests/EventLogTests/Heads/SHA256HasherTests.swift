@@ -38,4 +38,21 @@ import Testing
             #expect(hasher.finalize().bytes == expected)
         }
     }
+
+    @Test("equals swift-crypto's of what trees hash, at every length around blocks and around what is copied together")
+    func trees() {
+        var random = SeededGenerator(seed: 2)
+        func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &random) } }
+        let (left, right) = (Hash256(bytes: bytes(32))!, Hash256(bytes: bytes(32))!)
+        #expect(SHA256Hasher.digest(7, left).bytes == Array(SHA256.hash(data: [7] + left.bytes)))
+        #expect(Merkle.nodeHash(left, right).bytes == Array(SHA256.hash(data: [1] + left.bytes + right.bytes)))
+        for length in [Int](0...400) + [4096, 70_000] {
+            let entry = bytes(length)
+            #expect(Merkle.leafHash(entry).bytes == Array(SHA256.hash(data: [0] + entry)))
+            entry.withUnsafeBytes { entry in
+                #expect(Merkle.bodyCommitment(salt: left, body: entry).bytes == Array(SHA256.hash(data: left.bytes + Array(entry))))
+                #expect(Merkle.eventLeaf(envelope: entry, commitment: right).bytes == Array(SHA256.hash(data: [0] + Array(entry) + right.bytes)))
+            }
+        }
+    }
 }

@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 
 @testable import EventLog
@@ -11,7 +12,7 @@ import Testing
 @Suite("Adopting whole runs") struct AdoptRunTests {
     let directory = TemporaryDirectory()
 
-    private struct Hub {
+    fileprivate struct Hub {
         var runs: [StoredRun] = []
         /// All events; the runs hold the first of them.
         var events: [RecordedEvent] = []
@@ -325,6 +326,78 @@ import Testing
         if failures > hub.runs.count { #expect(throws: EventLogError.self) { try failures % 2 == 0 ? store.flush() : store.close() } }
         try store.close()
         try checkCrashed(directory.store, taken, hub)
+    }
+
+    /// What comes while adopted events are still to be folded.
+    enum Behind: String, CaseIterable {
+        case run, append, adoption, flush, checkpoint, rebuild, erasure, close
+
+        fileprivate func act(on store: EventStore, _ hub: Hub) throws {
+            switch self {
+            case .run: try AdoptRunTests.adopt([3], in: store, hub)
+            case .append: _ = try store.appendBlocking([created(50)])
+            case .adoption: _ = try store.adoptBlocking(hub.part(3), secrets: hub.secrets)
+            case .flush: try store.flush()
+            case .checkpoint: _ = try store.makeCheckpoint()
+            case .rebuild: try store.rebuild("tally")
+            case .erasure: try store.erase(log: .conversation(conversation(1)), seq: 5)
+            case .close: try store.close()
+            }
+        }
+    }
+
+    private static func adopt(_ indices: [Int], in store: EventStore, _ hub: Hub) throws {
+        let runs = try indices.map { index in
+            (run: try PreparedRun(hub.runs[index].bytes) { PuncturedSeeds(secret: hub.secrets[$0]!) }, secrets: hub.secrets)
+        }
+        _ = try store.adoptRuns(runs, foldsLater: true) { _, _, _, _ in }
+    }
+
+    @Test("I1, I4: what is folded later is kept at once; whoever comes behind finds it folded, once", arguments: Behind.allCases, [false, true])
+    func foldsLater(_ behind: Behind, savesSoon: Bool) throws {
+        let hub = try hub()
+        let tally = Tally(savesSoon: savesSoon)
+        let observed = Mutex<[Position]>([])
+        // Held up between two runs of which one is folded.
+        let mayGoOn = Monitor(true)
+        var options = options(tally)
+        options.observer = { events in
+            observed.withLock { $0 += events.map(\.position) }
+            mayGoOn.withLock(waitingWhile: { !$0 }) { _ in }
+        }
+        var store = try EventStore.open(at: directory.store, options: options)
+        try Self.adopt([0], in: store, hub)
+        store.endFolding()
+        mayGoOn.withLock { $0 = false }
+        try Self.adopt([1, 2], in: store, hub)
+        #expect(store.lastPosition == Position((0..<3).reduce(0) { $0 + hub.part($1).count }))
+        let end = Monitor<Result<Void, any Error>?>(nil)
+        WorkerThread.start { [store] in
+            let result = Result { try behind.act(on: store, hub) }
+            end.withLock { $0 = result }
+            end.wakeAll()
+        }
+        usleep(100_000)
+        #expect(observed.withLock { $0.count } == hub.part(0).count + hub.part(1).count)
+        if behind == .append { try checkCrashed(crashed("unfolded"), (0..<3).flatMap { hub.part($0) }, hub) }
+        mayGoOn.withLock { $0 = true }
+        mayGoOn.wakeAll()
+        try end.withLock(waitingWhile: { $0 == nil }) { try $0!.get() }
+        if behind == .close {
+            store = try EventStore.open(at: directory.store, options: options)
+        } else {
+            store.endFolding()
+            #expect(observed.withLock { $0 } == Array(1...store.lastPosition))
+        }
+        if behind == .erasure {
+            let log = LogID.conversation(conversation(1))
+            #expect(try tally.row(of: log, in: store)[0] == store.lastSeq(of: log))
+        } else {
+            let taken = (0..<([.run, .adoption].contains(behind) ? 4 : 3)).flatMap { hub.part($0) }
+            try check(store, tally, taken, own: behind == .append ? 1 : 0, hub)
+        }
+        try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
     @Test("I6: an event that is refused takes no log's number: later logs keep their secrets")

@@ -1,0 +1,87 @@
+/// Folding what the archive took in past the journal.
+extension EventStore {
+    /// Folds events of runs that were just taken in, of which nothing is in the tail. By who leads and holds `maintenance`.
+    ///
+    /// - Parameter isLater: a thread of its own does it, while the next runs are written; others wait for it (``lead(_:)``, ``maintain(_:)``).
+    func fold(adopted runs: [[RecordedEvent]], isLater: Bool) {
+        endFolding(saves: true)
+        let folding = AdoptedFolding(through: runs.last?.last?.position ?? 0)
+        adoptedFolding.withLock { $0 = folding }
+        let fold: @Sendable () -> Void = { [self] in
+            for events in runs {
+                if !folds.isEmpty { foldProgress.withLock { _ in apply(events) { min($0 + Self.eventsALock, events.count) } } }
+                options.observer?(events)
+            }
+            folding.end()
+        }
+        if isLater { return WorkerThread.start(fold) }
+        fold()
+        endFolding(saves: true)
+    }
+
+    /// Leads the store's writing, when all that was taken in is folded.
+    func lead<R>(_ body: (inout LeaderState) throws -> R) rethrows -> R {
+        try leadership.withLock { leader in
+            endFolding()
+            return try body(&leader)
+        }
+    }
+
+    /// Keeps others from maintaining what is archived, when all that was taken in is folded.
+    func maintain<R>(_ body: () throws -> R) rethrows -> R {
+        try maintenance.withLock { _ in
+            endFolding()
+            return try body()
+        }
+    }
+
+    /// Waits for the thread that folds what was adopted last, if there is one.
+    ///
+    /// - Parameter saves: rows that are due are saved: by who leads and holds `maintenance`. Others leave them to the next flush.
+    package func endFolding(saves: Bool = false) {
+        guard let folding = adoptedFolding.withLock({ $0 }) else { return }
+        folding.wait()
+        adoptedFolding.withLock { if $0 === folding { $0 = nil } }
+        if saves, !folds.isEmpty { foldProgress.withLock { saveAdopted(through: folding.last, &$0) } }
+    }
+
+    /// Writes rows that were encoded meanwhile, and has others encoded, if any are due. What cannot be written is kept: its rows are saved with the
+    /// next that are, or folded again by an opening.
+    private func saveAdopted(through position: Position, _ progress: inout FoldProgress) {
+        let now = options.now
+        let due = folds.filter { isDue($0, now) }
+        if let encoding = progress.encoding {
+            // As much again may gather while rows are encoded.
+            guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= 2 * foldSaveBytes }) else { return }
+            do {
+                let batches = try encoding.batches()
+                if encoding.rows.contains(where: { $0.slot.isBroken }) {
+                    progress.stopEncoding()
+                } else {
+                    try write(batches)
+                    progress.encoding = nil
+                    for (slot, rows) in encoding.rows { settle(rows, in: slot) }
+                }
+            } catch {
+                progress.stopEncoding()
+            }
+        }
+        if due.isEmpty { return }
+        progress.encoding = RowEncoding(freeze(due, &progress), position: position, runsInline: options.runsInline)
+    }
+}
+
+/// Events of adopted runs on their way into the folds.
+final class AdoptedFolding: Sendable {
+    let last: Position
+    private let hasEnded = Monitor(false)
+
+    init(through last: Position) { self.last = last }
+
+    func end() {
+        hasEnded.withLock { $0 = true }
+        hasEnded.wakeAll()
+    }
+
+    func wait() { hasEnded.withLock(waitingWhile: { !$0 }) { _ in } }
+}
