@@ -24,40 +24,39 @@ public enum ReplicaEvent: Sendable {
 ///
 /// `@unchecked Sendable`: what is not constant is touched by jobs of the mailbox only.
 public final class ReplicaConnection: @unchecked Sendable {
-    private let replica: Replica
+    let replica: Replica
     private let send: @Sendable ([UInt8]) -> Void
     private let close: @Sendable (Bye) -> Void
-    private let observe: @Sendable (ReplicaEvent) -> Void
+    let observe: @Sendable (ReplicaEvent) -> Void
     private let mailbox: Mailbox
-    private let preparations: Preparations
+    let preparations: Preparations
     /// Segments that came, and wait for the next, which is at hand, to be kept with them: a commit waits for the disk, however large it is.
-    private var held: [LargeSegment] = []
-    private static let heldMax = 4
+    var held: [LargeSegment] = []
     private let token: String
     private let scope: Scope
-    private var session: ReplicaSession
+    var session: ReplicaSession
     private var welcome: Welcome?
-    private var comparison: HeadComparison?
+    var comparison: HeadComparison?
     /// Logs that have grown to a head of the hub while the two are compared: what contradicts that, the hub has said itself.
-    private var fitted: Set<LogID> = []
+    var fitted: Set<LogID> = []
     /// What was to be filled meanwhile.
     private var fills: [LogID] = []
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
     private var holdsBack = false
-    private var isCaughtUp = false
+    var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
-    private var missing: [LogID: Kept.Hole] = [:]
+    var missing: [LogID: Kept.Hole] = [:]
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
-    private var unvouched: [LogID: Seq] = [:]
-    private var unvouchedParts: Set<LogID> = []
+    var unvouched: [LogID: Seq] = [:]
+    var unvouchedParts: Set<LogID> = []
     /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
     private var isInDoubt = false
     /// Logs of which the hub has something else, with the last seq that stays.
-    private var retracts: [LogID: Seq] = [:]
+    var retracts: [LogID: Seq] = [:]
     /// What the hub said while it was asked.
     private var laterCursor: (cursor: Cursor, place: Position)?
     private var laterProgress: (progress: PartialCursor, unvouched: [LogID: Seq], place: Position)?
-    private var askedAt: Instant
+    var askedAt: Instant
     /// Since when nothing is awaited but what the hub has recorded of the outbox.
     private var withheldSince: Instant?
     /// Bytes of messages that wait to be handled.
@@ -66,7 +65,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private static let backlogBytesMax = 64 << 20
     /// What a message costs beside its bytes, about.
     private static let messageOverhead = 256
-    private var hasEnded = false
+    var hasEnded = false
 
     init(
         _ replica: Replica, token: String, scope: Scope, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void,
@@ -98,7 +97,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
     }
 
-    private var now: Instant { replica.options.execution.now() }
+    var now: Instant { replica.options.execution.now() }
 
     /// A whole message has come.
     public func receive(_ message: [UInt8]) {
@@ -153,6 +152,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private static let withheldMilliseconds: UInt64 = 30_000
+    private static let askAgainMilliseconds: UInt64 = 10_000
 
     /// Something new is in the outbox.
     public func outboxChanged() {
@@ -192,7 +192,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
     }
 
-    private func perform(_ effects: [ReplicaSession.Effect]) {
+    func perform(_ effects: [ReplicaSession.Effect]) {
         for effect in effects {
             if hasEnded { return }
             if case .keep(.segment(let segment), let bytes) = effect, hold(segment, bytes) { continue }
@@ -237,7 +237,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
     }
 
-    private func guarded(_ body: () throws -> Void) {
+    func guarded(_ body: () throws -> Void) {
         if hasEnded { return }
         do {
             try body()
@@ -261,24 +261,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         finish(.failed(error))
     }
 
-    /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one.
-    private func noteVouched(_ kept: Kept, _ frame: Frame) {
-        let notes: [LogNote]
-        switch frame {
-        case .segment(let segment): notes = segment.logs
-        case .events(let events): notes = events.logs
-        default: return
-        }
-        unvouched.merge(kept.grown) { old, _ in old }
-        unvouchedParts.formUnion(kept.extended)
-        for note in notes where note.head != nil {
-            unvouched[note.log] = nil
-            unvouchedParts.remove(note.log)
-        }
-    }
-
     /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
-    private func progressed(_ progress: PartialCursor, place: Position) throws {
+    func progressed(_ progress: PartialCursor, place: Position) throws {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
         if isInDoubt { return laterProgress = (progress, unvouched, place) }
@@ -366,73 +350,6 @@ public final class ReplicaConnection: @unchecked Sendable {
         try caughtUp(cursor, place: place)
     }
 
-    private static let askAgainMilliseconds: UInt64 = 10_000
-
-    /// Takes a large segment, which is kept soon. Whatever else is done is done behind that (``keepHeld()``).
-    private func hold(_ segment: SegmentFrame, _ bytes: Int) -> Bool {
-        guard segment.run.count >= Replica.wholeBytesMin, let preparation = preparations.next() else { return false }
-        held.append(LargeSegment(frame: segment, preparation: preparation, bytes: bytes))
-        // The next one's message is in the mailbox, or will be at once.
-        if held.count == Self.heldMax || !preparations.isNextHere { keepHeld() }
-        return true
-    }
-
-    private func keepHeld() {
-        if held.isEmpty { return }
-        let segments = held
-        defer { preparations.letGo(of: segments) }
-        held = []
-        let together = hasEnded ? nil : replica.keepTogether(segments, isMoreHere: preparations.isNextHere)
-        for (index, segment) in segments.enumerated() {
-            guarded {
-                let frame = Frame.segment(segment.frame)
-                let kept = try together?[index] ?? replica.keep(frame, segment.preparation)
-                try took(kept, of: frame, segment.bytes)
-                // It vouches for nothing that came behind it.
-                if let progress = segment.progress { try progressed(progress, place: kept.place ?? replica.store.log.lastPosition) }
-            }
-        }
-    }
-
-    private func keep(_ frame: Frame, _ bytes: Int) throws { try took(replica.keep(frame), of: frame, bytes) }
-
-    private func took(_ kept: Kept, of frame: Frame, _ bytes: Int) throws {
-        if !kept.withoutSalts.isEmpty {
-            try replica.planAnew(kept.withoutSalts)
-            return reopen()
-        }
-        isCaughtUp = false
-        observe(.received(events: kept.events, bytes: bytes))
-        // Own events may come back before the answer to them.
-        let accepted = replica.takeAcceptedCount()
-        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
-        for (log, error) in kept.disputed {
-            guard let comparison, comparison.isBusy, !fitted.contains(log) else { throw error }
-            comparison.disputed[log] = error
-        }
-        if comparison != nil { fitted.formUnion(kept.fitted) }
-        for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
-        for log in Array(kept.grown.keys) + kept.extended {
-            // A gap below may have been filled, and what came behind it not.
-            if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
-        }
-        noteVouched(kept, frame)
-        perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
-        perform(session.kept(bytes: bytes))
-    }
-
-    /// Those of some wishes that were not asked for yet; noted as missing until they have come.
-    private func notMissingYet(_ holes: [Kept.Hole]) -> [Fetch] {
-        var new: [Fetch] = []
-        for hole in holes {
-            if missing[hole.wish.log] == nil { new.append(hole.wish) }
-            let lastSeq = max(missing[hole.wish.log]?.lastSeq ?? 0, hole.lastSeq)
-            missing[hole.wish.log] = Kept.Hole(wish: missing[hole.wish.log]?.wish ?? hole.wish, lastSeq: lastSeq)
-        }
-        if !new.isEmpty { askedAt = now }
-        return new
-    }
-
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
         let (isReborn, failed) = try replica.answered(accepted, refused)
         observe(.answered(accepted: replica.takeAcceptedCount(), refused: failed))
@@ -513,7 +430,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         reopen()
     }
 
-    private func reopen() {
+    func reopen() {
         for case .send(let frame) in session.end(Bye(.normal, "the replica sets itself right")) { send(frame.encoded()) }
         replica.saveCursor()
         finish(.mustReopen)

@@ -1,0 +1,89 @@
+internal import ConversationStore
+internal import EventLog
+
+/// Keeping what comes.
+extension ReplicaConnection {
+    /// So many at once: each costs some megabytes.
+    private static let heldMax = 4
+
+    /// Takes a large segment, which is kept soon. Whatever else is done is done behind that (``keepHeld()``).
+    func hold(_ segment: SegmentFrame, _ bytes: Int) -> Bool {
+        guard segment.run.count >= Replica.wholeBytesMin, let preparation = preparations.next() else { return false }
+        held.append(LargeSegment(frame: segment, preparation: preparation, bytes: bytes))
+        // The next one's message is in the mailbox, or will be at once.
+        if held.count == Self.heldMax || !preparations.isNextHere { keepHeld() }
+        return true
+    }
+
+    func keepHeld() {
+        if held.isEmpty { return }
+        let segments = held
+        defer { preparations.letGo(of: segments) }
+        held = []
+        let together = hasEnded ? nil : replica.keepTogether(segments, isMoreHere: preparations.isNextHere)
+        for (index, segment) in segments.enumerated() {
+            guarded {
+                let frame = Frame.segment(segment.frame)
+                let kept = try together?[index] ?? replica.keep(frame, segment.preparation)
+                try took(kept, of: frame, segment.bytes)
+                // It vouches for nothing that came behind it.
+                if let progress = segment.progress { try progressed(progress, place: kept.place ?? replica.store.log.lastPosition) }
+            }
+        }
+    }
+
+    func keep(_ frame: Frame, _ bytes: Int) throws { try took(replica.keep(frame), of: frame, bytes) }
+
+    private func took(_ kept: Kept, of frame: Frame, _ bytes: Int) throws {
+        if !kept.withoutSalts.isEmpty {
+            try replica.planAnew(kept.withoutSalts)
+            return reopen()
+        }
+        isCaughtUp = false
+        observe(.received(events: kept.events, bytes: bytes))
+        // Own events may come back before the answer to them.
+        let accepted = replica.takeAcceptedCount()
+        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        for (log, error) in kept.disputed {
+            guard let comparison, comparison.isBusy, !fitted.contains(log) else { throw error }
+            comparison.disputed[log] = error
+        }
+        if comparison != nil { fitted.formUnion(kept.fitted) }
+        for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
+        for log in Array(kept.grown.keys) + kept.extended {
+            // A gap below may have been filled, and what came behind it not.
+            if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
+        }
+        noteVouched(kept, frame)
+        perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
+        perform(session.kept(bytes: bytes))
+    }
+
+    /// Those of some wishes that were not asked for yet; noted as missing until they have come.
+    func notMissingYet(_ holes: [Kept.Hole]) -> [Fetch] {
+        var new: [Fetch] = []
+        for hole in holes {
+            if missing[hole.wish.log] == nil { new.append(hole.wish) }
+            let lastSeq = max(missing[hole.wish.log]?.lastSeq ?? 0, hole.lastSeq)
+            missing[hole.wish.log] = Kept.Hole(wish: missing[hole.wish.log]?.wish ?? hole.wish, lastSeq: lastSeq)
+        }
+        if !new.isEmpty { askedAt = now }
+        return new
+    }
+
+    /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one.
+    private func noteVouched(_ kept: Kept, _ frame: Frame) {
+        let notes: [LogNote]
+        switch frame {
+        case .segment(let segment): notes = segment.logs
+        case .events(let events): notes = events.logs
+        default: return
+        }
+        unvouched.merge(kept.grown) { old, _ in old }
+        unvouchedParts.formUnion(kept.extended)
+        for note in notes where note.head != nil {
+            unvouched[note.log] = nil
+            unvouchedParts.remove(note.log)
+        }
+    }
+}
