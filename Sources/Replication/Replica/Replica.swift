@@ -93,6 +93,9 @@ public final class Replica: Sendable {
         if exists != true, user == nil {
             throw ReplicaError(.notReplica, "\(path) is no replica; `convstore sync --user NAME` makes one")
         }
+        // Made with it: a store that is seen without would be an ordinary one to all who write next.
+        let new = exists == true ? nil : user.map { ReplicaIdentity(user: $0, nonce: Self.nonce(options.execution)) }
+        open.side = new.map { ReplicaState.side(of: $0) }
         open.access = user == nil ? .existing : .readWrite
         // Cursor and outbox are written as soon as what they speak of is held: were that not durable, the hub would never be asked for it again.
         open.durability = .full
@@ -129,10 +132,10 @@ public final class Replica: Sendable {
                 guard store.log.lastPosition == 0 else {
                     throw ReplicaError(.notReplica, "\(path) holds a store that is no replica; name another directory")
                 }
-                identity = ReplicaIdentity(user: user!, nonce: Self.nonce(options.execution))
+                // An ordinary store that is empty still.
+                identity = new!
                 try side.write { transaction in
-                    try transaction.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8))
-                    try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
+                    for (key, value) in ReplicaState.facts(of: identity) { try transaction.put(SyncTables.state, key, value) }
                 }
             }
             if isService, !facts.isService {
