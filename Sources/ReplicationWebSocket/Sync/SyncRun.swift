@@ -323,7 +323,7 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case invalidURL, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 
@@ -337,6 +337,7 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
         switch error.status {
         case 401, 403: self.init(.unauthenticated, error.description)
         case _ where error.code == .invalidURL: self.init(.invalidURL, error.description)
+        case _ where error.code == .unreadable: self.init(.unreadable, error.description)
         case _ where error.code == .invalidCertificates: self.init(.invalidCertificates, error.description)
         default: self.init(.unreachable, error.description)
         }
