@@ -95,6 +95,26 @@ import Testing
         #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
     }
 
+    @Test("Without its sync a replica cannot be told from a hub that was moved: it is refused as it lies, and that says what to do") func missing() throws {
+        let moved = folder["moved"]
+        let lines = try Program.run("export", "--exact", "--store", ada.store).output
+        try #require(try Program.run("import", "--exact", "--store", moved, "-", input: lines).status == 0)
+        try FileManager.default.removeItem(atPath: ada.store + "/sync")
+        for store in [ada.store, moved] {
+            let heads = try Shown.heads(store)
+            for verify in [[], ["--verify"], []] {
+                let refused = try Program.run(["sync", "--store", store, "--server", hub.url, "--user", ada.user] + verify)
+                #expect(refused.status == 64, "\(refused.errors)")
+                for words in ["lost its file sync", "outbox", "another directory"] { #expect(refused.errors.contains(words), "\(refused.errors)") }
+            }
+            #expect(try Shown.heads(store) == heads && !FileManager.default.fileExists(atPath: store + "/sync"))
+        }
+        // A hub's own conversations have secrets of its own.
+        #expect(hub.end() == 0)
+        let refused = try Program.run("sync", "--store", hub.store, "--server", hub.url, "--user", ada.user)
+        #expect(refused.status == 64 && !refused.errors.contains("lost its file"), "\(refused.errors)")
+    }
+
     @Test("A hub's damaged sync is told by verify and made anew by serve; devices go on") func served() throws {
         #expect(hub.end() == 0)
         try FileHandle(forWritingTo: URL(fileURLWithPath: hub.store + "/sync")).truncate(atOffset: 9000)
