@@ -92,4 +92,22 @@ import Testing
             #expect(try device.evidence != nil && !device.isWhole)
         }
     }
+
+    @Test("A replica is vouched for when a cursor has come behind all that it holds, and not before") func vouched() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(ada)
+            #expect(!device.isVouched)
+            try await world.sync(device)
+            #expect(device.isVouched)
+            try await world.hubStore.send("one", to: chat, from: bob)
+            let session = Between(world.hub, device) { if case .caughtUp = $0 { nil } else { $0 } }
+            try await eventually { device.store.log.lastPosition == 2 }
+            session.end()
+            try await eventually { session.hasEnded }
+            #expect(!device.isVouched)
+            try await world.sync(device)
+            #expect(device.isVouched)
+        }
+    }
 }

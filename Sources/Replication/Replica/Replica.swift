@@ -326,6 +326,9 @@ public final class Replica: Sendable {
 
     public var cursor: Cursor? { state.withLock { $0.cursor } }
 
+    /// Whether it stands for all that the logs hold.
+    package var isVouched: Bool { state.withLock { $0.cursor != nil && store.log.lastPosition == $0.place } }
+
     func saveCursor() {
         // Written under the lock: a cursor that is taken back meanwhile must not come back.
         state.withLock { state in

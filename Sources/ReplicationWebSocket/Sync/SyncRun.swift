@@ -153,6 +153,15 @@ public final class SyncRun: Sendable {
                 try await heal(&healing, &report, &happenings)
                 replica = try await openSound(&healing, &report, &happenings)
                 continue
+            } catch let error as ReplicaError where error.code == .forked && healing.isPossible {
+                let isVouched = replica.isVouched
+                try? replica.close()
+                // A log that contradicts itself may be what spoke against the hub. What is vouched for stays so: one that did fork is found out again.
+                guard isVouched, (try? EventStore.verify(at: replica.store.log.path))?.isOnlyContradicted ?? false else { throw error }
+                try await heal(&healing, &report, &happenings)
+                replica = try await openSound(&healing, &report, &happenings)
+                replica.keepEvidence("when this was found, a log of the replica's own contradicted itself; it came again from the hub")
+                continue
             } catch let error as WebSocketError where error.mayPass {
                 bye = Bye(.goingAway, error.description)
                 if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
