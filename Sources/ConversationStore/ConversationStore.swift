@@ -288,10 +288,11 @@ public struct ConversationStoreOptions: Sendable {
     public var projections: [any Projection.Type]
     /// Told how far opening has got, when it must fold the log anew.
     public var rebuildProgress: (@Sendable (_ done: UInt64, _ total: UInt64) throws -> Void)?
-    /// As `StoreOptions`: no threads, and clocks of one's own.
+    /// As `StoreOptions`: no threads, clocks of one's own, and the file `sync` that a store is made with.
     package var runsInline = false
     package var wallClock: (@Sendable () -> UInt64)?
     package var uptime: (@Sendable () -> Duration)?
+    package var side: [SideStore.TableName: [SideStore.Record]]?
 
     /// 96 MiB. With it each table of a projection keeps as many bytes as it asks for.
     public static let cacheBytesUsual = 96 << 20
@@ -322,6 +323,7 @@ extension ConversationStoreOptions {
         log.runsInline = runsInline
         log.wallClock = wallClock
         log.uptime = uptime
+        log.side = side
         return log
     }
 }

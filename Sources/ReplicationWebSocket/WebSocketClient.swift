@@ -4,6 +4,12 @@ import NIOPosix
 import NIOSSL
 import NIOWebSocket
 
+#if canImport(Glibc)
+    import Glibc
+#else
+    import Darwin
+#endif
+
 /// A device's WebSocket to a hub.
 ///
 /// ```swift
@@ -77,7 +83,10 @@ public final class WebSocketClient: Sendable {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
         configuration.shutdownTimeout = .seconds(1)
-        if let file = options.certificateAuthority { configuration.trustRoots = .file(file) }
+        if let file = options.certificateAuthority {
+            guard access(file, R_OK) == 0 else { throw WebSocketError(.unreadable, "\(file): \(String(cString: strerror(errno)))") }
+            configuration.trustRoots = .file(file)
+        }
         do { return try NIOSSLContext(configuration: configuration) } catch {
             throw WebSocketError(.invalidCertificates, "\(options.certificateAuthority ?? "the system") has no certificates in PEM that can be trusted")
         }

@@ -1,13 +1,15 @@
 /// Why there is no connection to a hub.
 public struct WebSocketError: Error, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable {
-        private enum Base { case invalidURL, invalidCertificates, refused, unreachable, timeout, insecure, rejected, malformed }
+        private enum Base { case invalidURL, unreadable, invalidCertificates, refused, unreachable, timeout, insecure, rejected, malformed }
         private let base: Base
         private init(_ base: Base) { self.base = base }
 
         /// The URL is not one of a WebSocket. Retrying cannot help.
         public static var invalidURL: Self { Self(.invalidURL) }
-        /// The file of certificates to trust cannot be used. Retrying cannot help.
+        /// The file of certificates to trust is not there, or may not be read.
+        public static var unreadable: Self { Self(.unreadable) }
+        /// The file of certificates to trust holds none. Retrying cannot help.
         public static var invalidCertificates: Self { Self(.invalidCertificates) }
         /// Nobody listens there.
         public static var refused: Self { Self(.refused) }

@@ -95,6 +95,56 @@ import Testing
         #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
     }
 
+    @Test("Without its sync a replica cannot be told from a hub that was moved: it is refused as it lies, and that says what to do") func missing() throws {
+        let moved = folder["moved"]
+        let lines = try Program.run("export", "--exact", "--store", ada.store).output
+        try #require(try Program.run("import", "--exact", "--store", moved, "-", input: lines).status == 0)
+        try FileManager.default.removeItem(atPath: ada.store + "/sync")
+        for store in [ada.store, moved] {
+            let heads = try Shown.heads(store)
+            for verify in [[], ["--verify"], []] {
+                let refused = try Program.run(["sync", "--store", store, "--server", hub.url, "--user", ada.user] + verify)
+                #expect(refused.status == 64, "\(refused.errors)")
+                for words in ["lost its file sync", "outbox", "another directory"] { #expect(refused.errors.contains(words), "\(refused.errors)") }
+            }
+            #expect(try Shown.heads(store) == heads && !FileManager.default.fileExists(atPath: store + "/sync"))
+        }
+        // A hub's own conversations have secrets of its own.
+        #expect(hub.end() == 0)
+        let refused = try Program.run("sync", "--store", hub.store, "--server", hub.url, "--user", ada.user)
+        #expect(refused.status == 64 && !refused.errors.contains("lost its file"), "\(refused.errors)")
+    }
+
+    @Test("A head that speaks against the hub is mended if it contradicts its own events; a hub that gives a wrong one is refused all the same (65)")
+    func contradiction() throws {
+        try ada.sync(hub)
+        func forge(_ store: String) throws { try EventStore.forgeHead(at: store, of: .conversation(#require(ConversationID(chat)))) }
+        func sync(_ hub: ServedHub) throws -> Program.Outcome {
+            try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--json")
+        }
+        /// What is written at the hub comes to the device with the hub's head.
+        func write(_ text: String, to served: ServedHub, forging: Bool) throws -> ServedHub {
+            #expect(served.end() == 0)
+            try #require(try Program.run("send", "--store", hub.store, "--author", ada.user, chat, text).status == 0)
+            if forging { try forge(hub.store) }
+            return try ServedHub(hub.store)
+        }
+        try forge(ada.store)
+        let honest = try write("behind the forged head", to: hub, forging: false)
+        let mended = try sync(honest)
+        #expect(mended.status == 0 && mended.errors.contains("is damaged") && mended.errors.contains("do not lead to its head"), "\(mended.errors)")
+        #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
+        #expect(try Shown.timeline(ada.store, chat) == Shown.timeline(hub.store, chat))
+
+        let liar = try write("under a forged head", to: honest, forging: true)
+        for isForged in [false, true] {
+            if isForged { try forge(ada.store) }
+            let refused = try sync(liar)
+            #expect(refused.status == 65 && refused.errors.contains("the hub's head of \(chat)"), "\(refused.errors)")
+            #expect(refused.errors.contains("is damaged") == isForged, "\(refused.errors)")
+        }
+    }
+
     @Test("A hub's damaged sync is told by verify and made anew by serve; devices go on") func served() throws {
         #expect(hub.end() == 0)
         try FileHandle(forWritingTo: URL(fileURLWithPath: hub.store + "/sync")).truncate(atOffset: 9000)

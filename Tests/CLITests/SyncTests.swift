@@ -382,6 +382,17 @@ import Testing
         try expectSame(bob)
     }
 
+    @Test("Certificates to trust that are not there are 66, a file that holds none is 65; both name it") func certificates() throws {
+        let none = try folder.write("none.pem", "no certificate")
+        for (file, status) in [(folder["absent.pem"], 66), (none, 65)] as [(String, Int32)] {
+            for command in ["sync", "follow"] {
+                let outcome = try Program.run(
+                    command, "--store", folder["r"], "--server", "wss://127.0.0.1:1/v1/sync", "--user", ada.user, "--tls-ca", file)
+                #expect(outcome.status == status && outcome.errors.contains(file), "\(command): \(outcome.errors)")
+            }
+        }
+    }
+
     @Test("A hub with a key lets in whom a token names, and nobody else: exit 77") func tokens() throws {
         #expect(hub.end() == 0)
         let key = try folder.write("key", Token.secret)

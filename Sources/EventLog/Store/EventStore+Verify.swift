@@ -9,6 +9,10 @@ public struct VerifyReport: Sendable, Hashable {
     public var problems: [String] = []
     /// What the problems are of.
     public private(set) var damaged: Set<Part> = []
+    /// Logs of which every byte matches its checksum, and whose events do not give their heads (I6).
+    package fileprivate(set) var contradicted: Set<LogID> = []
+    /// Whether that is all that is wrong.
+    package var isOnlyContradicted: Bool { !contradicted.isEmpty && problems.count == contradicted.count }
     public var isSound: Bool { problems.isEmpty }
 
     /// What is mended in a way of its own.
@@ -201,6 +205,7 @@ private struct Verifier {
                 if told != (known?.next ?? 1) - 1 {
                     note("I2: log \(row.id): its row says \(told) events, the runs hold \((known?.next ?? 1) - 1)", &report)
                 } else if told == archived.seq, archived.tree != known?.tree ?? CompactRange() {
+                    report.contradicted.insert(row.id)
                     note("I6: log \(row.id): the events up to seq \(told) do not give its head", &report)
                 }
                 return true
@@ -292,6 +297,7 @@ private struct Verifier {
         guard !known.isBroken, known.next == known.rowSeq + 1, let number = known.number, let row = row(of: log), row.seq == known.rowSeq else { return }
         guard number < BitSet.countMax, !done.contains(number) else { return }
         if row.tree != known.tree {
+            report.contradicted.insert(log)
             note("I6: log \(log): the events up to seq \(row.seq) do not give its head", &report)
             known.isBroken = true
             return

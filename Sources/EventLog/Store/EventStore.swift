@@ -209,7 +209,7 @@ public final class EventStore: Sendable {
 
     private init(writing path: String, _ options: StoreOptions) throws {
         let exists = Directory.exists(path)
-        if case .readWrite = options.access, !exists || ((try? Directory.names(path)) ?? [""]).isEmpty { try Self.create(path) }
+        if case .readWrite = options.access, !exists || ((try? Directory.names(path)) ?? [""]).isEmpty { try Self.create(path, options.side) }
         try Self.checkIsStore(path)
         self.path = path
         self.options = options
@@ -276,7 +276,7 @@ public final class EventStore: Sendable {
     }
 
     /// Builds a new store aside and gives it its name when it is whole: a crash leaves a store or none.
-    private static func create(_ path: String) throws {
+    private static func create(_ path: String, _ side: [SideStore.TableName: [SideStore.Record]]?) throws {
         var trimmed = path
         while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
         let parent = Directory.parent(trimmed)
@@ -294,6 +294,7 @@ public final class EventStore: Sendable {
             try file.write(to: made)
             try create(archiveIn: made, id: id, file: file)
             try File(Archive.path(made), O_RDONLY).syncAll()
+            if let side { try SideStore.create(made, [], side) }
             try Directory.sync(made)
             try aside.rename()
         } catch let error as SystemError {

@@ -28,6 +28,8 @@ public struct StoreOptions: Sendable {
     /// Told of events that have just become visible, in commit order, by the thread that committed them; of none when a relaxed store's sync showed
     /// in the log what was folded before.
     package var observer: (@Sendable ([RecordedEvent]) -> Void)?
+    /// The file `sync` that a store is made with, if it is made: nobody sees it without, whenever its making is cut off.
+    package var side: [SideStore.TableName: [SideStore.Record]]?
     /// For whoever saves what can be read: logs whose secrets cannot be are as good as absent, and the others' can be had.
     package var skipsUnreadableSecrets = false
     /// The store starts no thread: whoever appends leads, and a commit ends with the flush that it asked for. For one thread, as in a simulation.

@@ -103,17 +103,40 @@ struct DamagedLogs {
             let held = try store.lastSeq(of: log)
             return asked.updateValue(held, forKey: log) == held ? nil : wish
         }
-        guard try head.root == Self.unknownRoot || trees.tree(of: log, through: head.size)?.root() == head.root else { throw Self.forked(log, head) }
-        try end(log)
+        let aside = try head.root == Self.unknownRoot ? [] : aside(log, through: head.size)
+        guard try head.root == Self.unknownRoot || isAsBefore(log, head, aside, in: store, trees) else { throw Self.forked(log, head) }
+        try end(log, aside)
         return nil
+    }
+
+    /// A log comes to what its head said; or to what its own events did, which were set aside as they did not lead there.
+    private func isAsBefore(_ log: LogID, _ head: LogHead, _ aside: [RecordedEvent], in store: EventStore, _ trees: HeadCache) throws -> Bool {
+        guard let root = try trees.tree(of: log, through: head.size)?.root() else { return false }
+        if root == head.root { return true }
+        guard !aside.isEmpty, let seeds = try store.knownSeeds(of: log) else { return false }
+        // Where the hub has erased one of them since, nothing can be told.
+        return (try? HeadCache.extend(CompactRange(), with: aside, seeds: seeds))?.root() == root
+    }
+
+    /// The events of a log that were set aside, if that were all.
+    private func aside(_ log: LogID, through size: Seq) throws -> [RecordedEvent] {
+        var events: [RecordedEvent] = []
+        try side.read { transaction in
+            try transaction.forEach(SyncTables.suspects, from: log.key) { key, value in
+                guard key.starts(with: log.key), key.count == log.key.count + 16 else { return false }
+                events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+                return true
+            }
+        }
+        return events.last?.seq == size && events.map(\.seq).elementsEqual(1...size) ? events : []
     }
 
     private static func forked(_ log: LogID, _ head: LogHead) -> ReplicaError {
         ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
     }
 
-    /// Nothing of a log is missing any more.
-    private mutating func end(_ log: LogID) throws {
+    /// Nothing of a log is missing any more, and what was set aside of all of it has done its service.
+    private mutating func end(_ log: LogID, _ aside: [RecordedEvent] = []) throws {
         heads[log] = nil
         let left = heads
         try side.write { transaction in
@@ -124,6 +147,7 @@ struct DamagedLogs {
                 return true
             }
             for key in old { try transaction.delete(SyncTables.ahead, key) }
+            try Lost.delete(aside, in: SyncTables.suspects, &transaction)
             try Self.save(left, &transaction)
         }
     }

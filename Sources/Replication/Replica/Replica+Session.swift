@@ -169,7 +169,7 @@ extension Replica {
         try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.checkpoint) }
     }
 
-    func keepEvidence(_ text: String) {
+    package func keepEvidence(_ text: String) {
         // What was found before stays, up to a bound. The session ends anyway; what cannot be kept was told.
         let before = try? evidence
         if let before, before.utf8.count + text.utf8.count > Self.evidenceBytesMax || before.contains(text) { return }

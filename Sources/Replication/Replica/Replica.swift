@@ -93,6 +93,9 @@ public final class Replica: Sendable {
         if exists != true, user == nil {
             throw ReplicaError(.notReplica, "\(path) is no replica; `convstore sync --user NAME` makes one")
         }
+        // Made with it: a store that is seen without would be an ordinary one to all who write next.
+        let new = exists == true ? nil : user.map { ReplicaIdentity(user: $0, nonce: Self.nonce(options.execution)) }
+        open.side = new.map { ReplicaState.side(of: $0) }
         open.access = user == nil ? .existing : .readWrite
         // Cursor and outbox are written as soon as what they speak of is held: were that not durable, the hub would never be asked for it again.
         open.durability = .full
@@ -101,6 +104,7 @@ public final class Replica: Sendable {
             if exists == true, try store.log.lacksAdoptedSecrets {
                 throw EventLogError(.damaged, "\(path): the secret of a conversation is missing; run `convstore sync --verify`")
             }
+            if exists != true, store.log.lastPosition > 0 { throw try Self.refusal(of: store.log, path, hasSide: exists != nil) }
             side = try SideStore(directory: path, tables: SyncTables.names)
             let facts = try side.read { transaction in
                 (
@@ -126,13 +130,10 @@ public final class Replica: Sendable {
                     try side.write { try $0.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8)) }
                 }
             } else {
-                guard store.log.lastPosition == 0 else {
-                    throw ReplicaError(.notReplica, "\(path) holds a store that is no replica; name another directory")
-                }
-                identity = ReplicaIdentity(user: user!, nonce: Self.nonce(options.execution))
+                // An ordinary store that is empty still.
+                identity = new!
                 try side.write { transaction in
-                    try transaction.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8))
-                    try transaction.put(SyncTables.state, ReplicaState.Key.nonce, identity.nonce)
+                    for (key, value) in ReplicaState.facts(of: identity) { try transaction.put(SyncTables.state, key, value) }
                 }
             }
             if isService, !facts.isService {
@@ -170,6 +171,20 @@ public final class Replica: Sendable {
             try? store.close()
             throw error
         }
+    }
+
+    /// Why a store that holds events is not taken for a replica.
+    ///
+    /// Of one whose file `sync` was deleted all logs came with their secrets; so did those of a hub that `import --exact` moved here. Taken for a replica
+    /// such a hub would be cut back to what another one has: so nobody guesses.
+    private static func refusal(of log: EventStore, _ path: String, hasSide: Bool) throws -> ReplicaError {
+        guard try !hasSide && log.holdsOnlyAdoptedLogs else {
+            return ReplicaError(.notReplica, "\(path) holds a store that is no replica; name another directory")
+        }
+        return ReplicaError(
+            .notReplica,
+            "\(path) holds a store that is no replica, or one that has lost its file \(SideStore.fileName), and with it whose it is and what its outbox held; "
+                + "name another directory for a new replica: what is held here can still be read")
     }
 
     /// With this replica's own among what the hub lost first, under a new id: counters of its lanes may be on their way.
@@ -310,6 +325,9 @@ public final class Replica: Sendable {
     }
 
     public var cursor: Cursor? { state.withLock { $0.cursor } }
+
+    /// Whether it stands for all that the logs hold.
+    package var isVouched: Bool { state.withLock { $0.cursor != nil && store.log.lastPosition == $0.place } }
 
     func saveCursor() {
         // Written under the lock: a cursor that is taken back meanwhile must not come back.

@@ -43,6 +43,16 @@ enum ReplicaState {
         static let evidence = Array("evidence".utf8)
     }
 
+    /// What makes a store a replica.
+    static func facts(of identity: ReplicaIdentity) -> [SideStore.Record] {
+        [(Key.user, Array(identity.user.string.utf8)), (Key.nonce, identity.nonce)]
+    }
+
+    /// The side store of a replica that holds nothing.
+    static func side(of identity: ReplicaIdentity) -> [SideStore.TableName: [SideStore.Record]] {
+        Dictionary(uniqueKeysWithValues: SyncTables.names.map { ($0, $0 == SyncTables.state ? facts(of: identity) : []) })
+    }
+
     static func encode(_ cursor: Cursor) -> [UInt8] {
         var out = ByteBuffer(capacity: 64)
         cursor.encode(into: &out)

@@ -39,7 +39,10 @@ enum Rewinding {
     /// Writes a damaged replica anew from what is sound of it. What stands behind a gap is kept in the side store until the hub has filled that.
     ///
     /// - Returns: events that were saved, of these those that are kept beside their logs until the hub has been asked, and what was lost, for people.
-    static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, aside: Int, lost: [String]) {
+    /// - Parameter contradicted: logs whose events do not lead to their heads, as a first reading found.
+    static func salvage(
+        _ path: String, _ user: UserID?, _ options: ReplicaOptions, contradicted: Set<LogID> = []
+    ) throws -> (saved: Int, aside: Int, lost: [String]) {
         StoreFiles.remove(aside(path))
         let secrets = try Secrets(of: path, options)
         var held: [LogID: Seq] = [:]
@@ -47,6 +50,9 @@ enum Rewinding {
         /// Of logs whose rows or secrets are lost. Where their ends are known, their first events come again from the hub, with their secrets, and the others
         /// stand behind that gap. Else all comes again, and is compared: a hub that was set back may not have it.
         var orphans: [LogID: [RecordedEvent]] = [:]
+        /// Of logs that contradict themselves, whatever the checksums say: they come again whole, and must lead to their heads, or be just these events.
+        var doubtful: [RecordedEvent] = []
+        var found: Set<LogID> = []
         var saved = 0, read: Position = 0, last: Position = 0
         var lost: [String] = []
         var log = options.store.log
@@ -65,6 +71,7 @@ enum Rewinding {
                 read += 1
                 last = max(last, event.position)
                 let seq = held[event.log] ?? 0
+                if contradicted.contains(event.log) { return doubtful.append(event) }
                 guard let secret = secrets.known[event.log] else {
                     orphans[event.log, default: []].append(event)
                     return
@@ -80,12 +87,18 @@ enum Rewinding {
                 lost.append($0)
             }
             try adopt()
+            found = try secrets.contradicted(by: target, held)
             try target.close()
         } catch {
             try? target.close()
             throw error
         }
-        let beside = ahead.count + orphans.values.reduce(0) { $0 + $1.count }
+        // Rows of their own events would vouch for what somebody, or bad memory, made of them.
+        if !found.isEmpty { return try salvage(path, user, options, contradicted: found) }
+        for (log, head) in secrets.heads ?? [:] where contradicted.contains(log) {
+            lost.append("log \(log): its events do not lead to its head at seq \(head.size), though they match their checksums")
+        }
+        let beside = ahead.count + doubtful.count + orphans.values.reduce(0) { $0 + $1.count }
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
         if let healed = try SideHealing(of: path, user: user, options, isReplica: { secrets.areAdopted }) {
             try healed.write(to: side)
@@ -99,6 +112,7 @@ enum Rewinding {
             let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             // Where a row is lost, its log's events tell how far it went, if none of them is lost as well.
             let isKnown = secrets.lastPosition == place && last <= place && (secrets.areAllHeads || read == secrets.lastPosition)
+            try Lost.put(doubtful, in: SyncTables.suspects, &transaction)
             for events in orphans.values {
                 if isKnown, secrets.heads != nil { ahead += events.filter { $0.seq > 1 } }
                 try Lost.put(events.filter { !isKnown || secrets.heads == nil || $0.seq == 1 }, in: SyncTables.suspects, &transaction)
@@ -157,6 +171,15 @@ enum Rewinding {
                 known[head.log] = secret
             }
             self.heads = heads
+        }
+
+        /// The logs that are held whole by a store, and lead to other heads there.
+        func contradicted(by target: EventStore, _ held: [LogID: Seq]) throws -> Set<LogID> {
+            var found: Set<LogID> = []
+            for (log, head) in heads ?? [:] where held[log] == head.size {
+                if try target.head(of: log)?.root != head.root { found.insert(log) }
+            }
+            return found
         }
 
         /// Of a store that cannot even be opened, what its archive tells: of what stood in the journal alone it knows nothing.

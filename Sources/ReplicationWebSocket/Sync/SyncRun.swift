@@ -153,6 +153,15 @@ public final class SyncRun: Sendable {
                 try await heal(&healing, &report, &happenings)
                 replica = try await openSound(&healing, &report, &happenings)
                 continue
+            } catch let error as ReplicaError where error.code == .forked && healing.isPossible {
+                let isVouched = replica.isVouched
+                try? replica.close()
+                // A log that contradicts itself may be what spoke against the hub. What is vouched for stays so: one that did fork is found out again.
+                guard isVouched, (try? EventStore.verify(at: replica.store.log.path))?.isOnlyContradicted ?? false else { throw error }
+                try await heal(&healing, &report, &happenings)
+                replica = try await openSound(&healing, &report, &happenings)
+                replica.keepEvidence("when this was found, a log of the replica's own contradicted itself; it came again from the hub")
+                continue
             } catch let error as WebSocketError where error.mayPass {
                 bye = Bye(.goingAway, error.description)
                 if !options.follows, report.connections == 0 { throw SyncError(.unreachable, error.description) }
@@ -323,7 +332,7 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case invalidURL, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 
@@ -337,6 +346,7 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
         switch error.status {
         case 401, 403: self.init(.unauthenticated, error.description)
         case _ where error.code == .invalidURL: self.init(.invalidURL, error.description)
+        case _ where error.code == .unreadable: self.init(.unreadable, error.description)
         case _ where error.code == .invalidCertificates: self.init(.invalidCertificates, error.description)
         default: self.init(.unreachable, error.description)
         }

@@ -110,6 +110,7 @@ extension Failure {
     init(_ error: SyncError) {
         switch error.code {
         case .invalidURL: self.init(.usage, error.description)
+        case .unreadable: self.init(.noInput, error.description)
         case .invalidCertificates: self.init(.data, error.description)
         case .unreachable: self.init(.unavailable, error.description)
         case .refused: self.init(.data, error.description)
