@@ -84,7 +84,8 @@ import Testing
             burst.run()
             #expect(burst.positions.suffix(6) == [ends[3], ends[3], ends[3], ends[3], ends[5], ends[5]])
             #expect(burst.end == nil && burst.device.cursor != nil)
-            #expect(try burst.device.store.log.statistics().segments == 6)
+            // One more if the hub was so slow that a flush of its own came before the first.
+            #expect(try burst.device.store.log.statistics().segments == world.hubStore.log.statistics().segments)
             for slice in try #require(try world.hubStore.log.storedRun(containing: ends[5])).slices {
                 #expect(try burst.device.store.log.head(of: slice.log) == world.hubStore.log.head(of: slice.log))
             }
