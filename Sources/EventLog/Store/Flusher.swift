@@ -107,6 +107,10 @@ final class Flusher {
     private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
         let archive = store.archive
         var state = try archive.environment.read { try archive.state($0) }
+        // A commit that failed has turned up: sealing its events again would give each of them twice.
+        guard frames[0].number > state.frame else {
+            throw EventStore.poisoned(store.path, EventLogError(.inputOutput, "the archive has taken in what it said it had not"))
+        }
         if state.commit != commit { memory = Memory(ring) }
         var touched: [Int] = []
         var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []

@@ -74,6 +74,24 @@ private final class HeldDisk: DiskFaults {
     func didCommit(_ path: String) throws(SystemError) {}
 }
 
+/// A disk that has done what it says it could not.
+private final class DenyingDisk: DiskFaults {
+    private let denies = Atomic(false)
+
+    func set(denies: Bool) { self.denies.store(denies, ordering: .relaxed) }
+    func didCommit(_ path: String) throws(SystemError) {
+        if denies.load(ordering: .relaxed) { throw SystemError(call: "commit", path: path, number: EIO) }
+    }
+
+    func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
+    func willOpen(_ path: String) throws(SystemError) {}
+    func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
+    func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+    func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+    func willChangeNames(_ path: String) throws(SystemError) {}
+    func willCommit(_ path: String) throws(SystemError) {}
+}
+
 @Suite("A full disk") struct FullDiskTests {
     private let directory = TemporaryDirectory()
     private let log = LogID.conversation(conversation(1))
@@ -95,6 +113,26 @@ private final class HeldDisk: DiskFaults {
         try store.flush()
         _ = try store.appendBlocking([sent(3, in: 1, "three")])
         try store.close()
+        #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("I2: a commit of the archive that failed and has turned up is not made again: the store says so, and holds each event once when it is reopened")
+    func turnedUp() throws {
+        let disk = DenyingDisk()
+        FaultyDisks.add(disk, for: directory.path)
+        defer { FaultyDisks.remove(disk) }
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        disk.set(denies: true)
+        #expect(throws: EventLogError.self) { try store.flush() }
+        disk.set(denies: false)
+        _ = try store.appendBlocking([sent(2, in: 1, "two")])
+        let failure = #expect(throws: EventLogError.self) { try store.flush() }
+        #expect(failure?.code == .unknownOutcome)
+        #expect(throws: EventLogError.self) { try store.close() }
+        let reopened = try EventStore.open(at: directory.store)
+        #expect(try reopened.all().map(\.seq) == [1, 2, 3])
+        try reopened.close()
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
