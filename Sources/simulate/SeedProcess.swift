@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// A process that runs some seeds, one after the other.
 ///
@@ -44,8 +45,13 @@ final class SeedProcess: @unchecked Sendable {
 
     func start() throws { try process.run() }
 
+    private let isStopped = Atomic(false)
+
     /// Lets it end the seed at hand, and no more.
-    func stop() { process.terminate() }
+    func stop() {
+        isStopped.store(true, ordering: .relaxed)
+        process.terminate()
+    }
 
     /// Tells what happens, until it ends; returns the seeds that it left.
     func read(_ tell: (Event) -> Void) -> Range<UInt64> {
@@ -80,7 +86,9 @@ final class SeedProcess: @unchecked Sendable {
         }
         process.waitUntilExit()
         flush()
-        if !hasEnded {
+        // One that was told so early that it did not know yet what that means has run none.
+        let isUnbegun = isStopped.load(ordering: .relaxed) && process.terminationReason == .uncaughtSignal && process.terminationStatus == SIGTERM
+        if !hasEnded, !isUnbegun {
             tell(.failed(Failure(seed: next, what: "the process ended with status \(process.terminationStatus) \(trap)")))
             tell(.done(next))
             next += 1
