@@ -93,6 +93,41 @@ import Testing
         }
     }
 
+    @Test("I6: what damage took and came again is vouched for as before: a hub that forks behind it is one however often it is asked")
+    func forkedBehindHealing() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<40 { try await world.hubStore.send("pay \(index)", to: chat, from: bob) }
+            var device = try world.device(ada)
+            let path = device.store.log.path
+            try await world.sync(device)
+            try device.close()
+            try await world.hubStore.send("agreed", to: chat, from: bob)
+            device = try world.open(path, ada)
+            try await world.sync(device)
+            try device.close()
+            let runs = try EventStore.damageRun(at: path, number: .max)
+            _ = try EventStore.damageRun(at: path, number: 0) { $0[$0.count / 2] ^= 0x10 }
+            let (_, aside, lost) = try Replica.salvage(at: path)
+            #expect(runs == 2 && aside == 1 && !lost.isEmpty, "\(runs) \(aside) \(lost)")
+            try world.rewriteHub { Self.replace("agreed", "refused", in: $0) }
+            try await world.hubStore.send("paid", to: chat, from: bob)
+            for time in 0..<3 {
+                device = try world.open(path, ada)
+                let session = world.follow(device)
+                try await eventually { session.isSettled || session.end != nil }
+                guard case .failed(let error as ReplicaError)? = session.end else {
+                    Issue.record("the hub is believed at the \(time + 1)th time: \(String(describing: session.end))")
+                    return
+                }
+                #expect(error.code == .forked && device.isWhole)
+                #expect(try device.store.timeline(of: chat)?.messages.last?.text == "agreed" && device.lostEvents().isEmpty)
+                try device.close()
+            }
+            #expect(try EventStore.verify(at: path).problems == [])
+        }
+    }
+
     @Test("A replica is vouched for when a cursor has come behind all that it holds, and not before") func vouched() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])

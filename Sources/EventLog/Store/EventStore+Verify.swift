@@ -63,11 +63,16 @@ extension EventStore {
             return
         }
         defer { try? store.close() }
+        try store.verifyLog(&report, progress)
+    }
+
+    /// What of it a store that is open for reading can tell.
+    func verifyLog(_ report: inout VerifyReport, _ progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         // What does not keep LMDB from reading is told here. A writer's commit beside us looks like damage for a moment.
-        if try !isBesideWriter(path) {
+        if try !Self.isBesideWriter(path) {
             for problem in try DataFile(path: Archive.path(path)).check().problems { report.add("archive: \(problem)", in: .log) }
         }
-        var verifier = Verifier(store: store)
+        var verifier = Verifier(store: self)
         try verifier.run(&report, progress)
     }
 
@@ -128,6 +133,7 @@ private struct Verifier {
         let archive = store.archive
         let snapshot = store.tail.snapshot
         let state = try archive.environment.read { try archive.state($0) }
+        store.followKeys(state)
         let decompressor = ZstdDecompressor()
         var position: Position = 1
         var key: [UInt8] = []

@@ -351,6 +351,17 @@ public final class EventStore: Sendable {
         }
     }
 
+    /// Takes up the secrets of logs that a writer beside this reader has adopted since it was opened: without them such a log would be hashed with a secret
+    /// that it never had.
+    func followKeys(_ state: Archive.State) {
+        guard journal == nil else { return }
+        let (file, known) = keys.withLock { ($0.file, $0.ring.explicit) }
+        // Of another key's secrets, after an erasure beside us, nothing is read here.
+        guard var ring = try? Self.keyRing(archive, file, state) else { return }
+        ring.explicit.merge(known) { new, _ in new }
+        keys.withLock { $0.ring = ring }
+    }
+
     /// Secrets of adopted logs that the archive does not hold yet.
     private func loadTailSecrets() throws {
         for frame in tail.snapshot.frames {

@@ -7,6 +7,9 @@ struct DamagedLogs {
     private let side: SideStore
     /// What each had before, which it must have again. Where that went with the damage, the size alone is known, of the events that were saved.
     private var heads: [LogID: LogHead] = [:]
+    /// Logs that have come to their old heads since the last cursor, with the sizes of those: the cursor that vouched for them does so still, though their
+    /// events lie behind its place.
+    private(set) var healed: [LogID: Seq] = [:]
     /// Of these the hub was asked for its head, and keeping what it sends compares that with what is held.
     private var comparing: Set<LogID> = []
     /// How far each log went when the hub was asked for what follows: it is asked once, or frames that fill nothing would be answered by ever more.
@@ -17,7 +20,11 @@ struct DamagedLogs {
     init(_ side: SideStore) throws {
         self.side = side
         if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.damaged) }) { heads = try Self.decode(bytes) }
+        if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.healed) }) { healed = try ReplicaState.rewind(bytes) }
     }
+
+    /// A newer cursor vouches for them, or none for anything; the disk follows with what is written of that.
+    mutating func forgetHealed() { healed = [:] }
 
     var isEmpty: Bool { heads.isEmpty }
 
@@ -105,6 +112,7 @@ struct DamagedLogs {
         }
         let aside = try head.root == Self.unknownRoot ? [] : aside(log, through: head.size)
         guard try head.root == Self.unknownRoot || isAsBefore(log, head, aside, in: store, trees) else { throw Self.forked(log, head) }
+        if head.root != Self.unknownRoot { healed[log] = head.size }
         try end(log, aside)
         return nil
     }
@@ -138,7 +146,7 @@ struct DamagedLogs {
     /// Nothing of a log is missing any more, and what was set aside of all of it has done its service.
     private mutating func end(_ log: LogID, _ aside: [RecordedEvent] = []) throws {
         heads[log] = nil
-        let left = heads
+        let (left, healed) = (heads, healed)
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
@@ -149,6 +157,7 @@ struct DamagedLogs {
             for key in old { try transaction.delete(SyncTables.ahead, key) }
             try Lost.delete(aside, in: SyncTables.suspects, &transaction)
             try Self.save(left, &transaction)
+            if !healed.isEmpty { try transaction.put(SyncTables.state, ReplicaState.Key.healed, ReplicaState.encode(healed)) }
         }
     }
 

@@ -67,6 +67,8 @@ extension Replica {
         let isCompared = state.isComparing
         if !isCompared, let part = state.part { state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) } }
         try store.log.replay(from: state.place + 1) { event in
+            // What damage took, and has come again as it was, came before the cursor.
+            if event.seq <= state.damaged.healed[event.log] ?? 0 { return true }
             if !isCompared, state.unvouched[event.log] == nil, Scope.covers(event.log, state.scopeNames) { state.unvouched[event.log] = event.seq - 1 }
             if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
             return true
@@ -191,6 +193,7 @@ extension Replica {
             state.cursor = cursor
             state.part = nil
             state.place = place
+            state.damaged.forgetHealed()
             state.previews.vouched()
             state.isCursorSaved = false
             return mustReopen

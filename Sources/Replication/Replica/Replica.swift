@@ -43,6 +43,7 @@ public final class Replica: Sendable {
         mutating func forgetCursor() {
             cursor = nil
             part = nil
+            damaged.forgetHealed()
             isCursorSaved = true
         }
     }

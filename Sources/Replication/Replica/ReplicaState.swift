@@ -39,6 +39,8 @@ enum ReplicaState {
         static let unvouched = Array("unvouched".utf8)
         /// The ends of logs of which something was lost to damage.
         static let damaged = Array("damaged".utf8)
+        /// Logs that have come to the heads that they had before the damage, and for which the cursor vouches so far: coded as those to be cut back.
+        static let healed = Array("healed".utf8)
         /// What a hub did that it must not: for people and for whoever judges.
         static let evidence = Array("evidence".utf8)
     }
@@ -92,6 +94,7 @@ enum ReplicaState {
     static func forgetCursor(_ transaction: inout SideStore.Writing) throws {
         try transaction.delete(SyncTables.state, Key.cursor)
         try transaction.delete(SyncTables.state, Key.progress)
+        try transaction.delete(SyncTables.state, Key.healed)
     }
 
     static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {

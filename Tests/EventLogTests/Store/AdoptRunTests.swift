@@ -400,6 +400,18 @@ import Testing
         #expect(try EventStore.verify(at: directory.store).problems == [])
     }
 
+    @Test("I6: a reader that was opened before logs were adopted verifies them all the same") func verifyBeside() throws {
+        let hub = try hub()
+        let store = try EventStore.open(at: directory.store)
+        let reader = try EventStore.open(at: directory.store, options: StoreOptions(access: .readOnly))
+        for index in 0..<3 { try Self.adopt([index], in: store, hub) }
+        var report = VerifyReport()
+        try reader.verifyLog(&report)
+        #expect(report.problems == [] && report.events >= UInt64(hub.part(0).count))
+        try reader.close()
+        try store.close()
+    }
+
     @Test("I6: an event that is refused takes no log's number: later logs keep their secrets")
     func numbers() throws {
         let hub = try hub()
