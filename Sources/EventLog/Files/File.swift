@@ -155,6 +155,12 @@ final class File: Sendable {
         return false
     }
 
+    /// Whether its path still leads to it.
+    var isStillNamed: Bool {
+        var (own, named) = (stat(), stat())
+        return fstat(descriptor, &own) == 0 && stat(path, &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino
+    }
+
     /// Whether someone holds the lock exclusively. Those who look do not see one another.
     var isLocked: Bool {
         guard flock(descriptor, LOCK_SH | LOCK_NB) == 0 else { return true }

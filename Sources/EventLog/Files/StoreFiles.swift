@@ -1,3 +1,9 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
 /// Whole stores as directories, for what replaces one by another.
 package enum StoreFiles {
     package static func exists(_ path: String) -> Bool { Directory.exists(path) }
@@ -13,5 +19,49 @@ package enum StoreFiles {
         } catch {
             throw error.typed
         }
+    }
+}
+
+/// A store's directory is being replaced by another: nobody else does that meanwhile, nor writes into either.
+///
+/// A lock on a file of its own beside the store: those in the store go with its directory.
+package final class StoreReplacement {
+    private let file: File
+
+    private static func name(_ path: String) -> String {
+        var path = path
+        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+        return path + ".replacing"
+    }
+
+    private static func busy(_ path: String) -> EventLogError {
+        EventLogError(.busy, "\(path) is being set right by another process: try again when that has ended")
+    }
+
+    /// - Throws: `EventLogError`: `busy` if another one is under way.
+    package init(of path: String) throws {
+        do {
+            while true {
+                let file = try File(Self.name(path), O_RDWR | O_CREAT)
+                guard file.lockExclusively() else { throw Self.busy(path) }
+                // One that was removed meanwhile is nobody's.
+                if file.isStillNamed {
+                    self.file = file
+                    break
+                }
+            }
+        } catch let error as SystemError {
+            throw error.typed
+        }
+    }
+
+    package func end() {
+        try? Directory.remove(file.path)
+        file.unlock()
+    }
+
+    /// - Throws: `EventLogError`: `busy` if a replacement is under way.
+    package static func checkNone(of path: String) throws {
+        if let file = try? File(name(path), O_RDONLY), file.isLocked { throw busy(path) }
     }
 }

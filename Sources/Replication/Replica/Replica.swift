@@ -102,6 +102,8 @@ public final class Replica: Sendable {
         open.durability = .full
         store = try ConversationStore.open(at: path, options: open)
         do {
+            // One that began meanwhile found nobody who wrote here, and puts another store in this one's place.
+            try StoreReplacement.checkNone(of: path)
             if exists == true, try store.log.lacksAdoptedSecrets {
                 throw EventLogError(.damaged, "\(path): the secret of a conversation is missing; run `convstore sync --verify`")
             }

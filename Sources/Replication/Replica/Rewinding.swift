@@ -14,19 +14,17 @@ enum Rewinding {
 
     /// Does what a session planned, or what was cut off while it was done.
     static func finish(at path: String, _ options: ReplicaOptions) throws {
+        try StoreReplacement.checkNone(of: path)
+        // Next to always there is nothing to do.
+        let isPlanned = try plan(at: path) != nil
+        guard isPlanned || StoreFiles.exists(aside(path)) || StoreFiles.exists(old(path)) else { return }
+        let replacement = try StoreReplacement(of: path)
+        defer { replacement.end() }
         // Between the two renamings the old one has no name: it gets it back.
         if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
         StoreFiles.remove(aside(path))
         if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
-        guard let side = try SyncTables.openIfPresent(path) else { return }
-        let (rewind, anew, retract) = try side.read { transaction in
-            (
-                try transaction.get(SyncTables.state, ReplicaState.Key.rewind), try transaction.get(SyncTables.state, ReplicaState.Key.anew),
-                try transaction.get(SyncTables.state, ReplicaState.Key.retract)
-            )
-        }
-        side.close()
-        if rewind == nil, anew == nil, retract == nil { return }
+        guard let (rewind, anew, retract) = try plan(at: path) else { return }
         let plan = try [rewind, retract].compactMap { try $0.map { try ReplicaState.rewind($0) } }.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: min) }
         // A session plans one of the three; should more be there, what stands beside a gone cursor is compared anyway.
         let isRetracting = rewind == nil && anew == nil
@@ -36,12 +34,31 @@ enum Rewinding {
         StoreFiles.remove(old(path))
     }
 
+    /// What a session planned, as it lies in the side store.
+    private static func plan(at path: String) throws -> (rewind: [UInt8]?, anew: [UInt8]?, retract: [UInt8]?)? {
+        guard let side = try SyncTables.openIfPresent(path) else { return nil }
+        defer { side.close() }
+        let plan = try side.read { transaction in
+            (
+                rewind: try transaction.get(SyncTables.state, ReplicaState.Key.rewind), anew: try transaction.get(SyncTables.state, ReplicaState.Key.anew),
+                retract: try transaction.get(SyncTables.state, ReplicaState.Key.retract)
+            )
+        }
+        return plan.rewind == nil && plan.anew == nil && plan.retract == nil ? nil : plan
+    }
+
     /// Writes a damaged replica anew from what is sound of it. What stands behind a gap is kept in the side store until the hub has filled that.
     ///
     /// - Returns: events that were saved, of these those that are kept beside their logs until the hub has been asked, and what was lost, for people.
+    static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, aside: Int, lost: [String]) {
+        let replacement = try StoreReplacement(of: path)
+        defer { replacement.end() }
+        return try salvage(path, user, options, contradicted: [])
+    }
+
     /// - Parameter contradicted: logs whose events do not lead to their heads, as a first reading found.
-    static func salvage(
-        _ path: String, _ user: UserID?, _ options: ReplicaOptions, contradicted: Set<LogID> = []
+    private static func salvage(
+        _ path: String, _ user: UserID?, _ options: ReplicaOptions, contradicted: Set<LogID>
     ) throws -> (saved: Int, aside: Int, lost: [String]) {
         StoreFiles.remove(aside(path))
         let secrets = try Secrets(of: path, options)

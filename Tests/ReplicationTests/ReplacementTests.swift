@@ -1,0 +1,90 @@
+import ConversationStore
+import EventLog
+import Foundation
+import Testing
+
+@testable import Replication
+
+/// A damaged replica that is written anew, and others who want to write into it meanwhile.
+@Suite("A replica that is set right") struct ReplacementTests {
+    private func device(_ world: World, messages: Int) async throws -> (path: String, chat: ConversationID) {
+        let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+        for index in 0..<messages { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
+        let device = try world.device(ada)
+        try await world.sync(device)
+        try device.append(message("mine", in: chat, by: ada))
+        let path = device.store.log.path
+        try device.close()
+        return (path, chat)
+    }
+
+    private func isBusy(_ body: () throws -> Void) -> Bool {
+        do {
+            try body()
+            return false
+        } catch { return (error as? EventLogError)?.code == .busy }
+    }
+
+    @Test("Nobody else opens it for writing, nor sets it right; a lock that a crash left is none") func locked() async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            let replacement = try StoreReplacement(of: path)
+            #expect(isBusy { try Replica.open(at: path, user: nil).close() })
+            #expect(isBusy { _ = try Replica.salvage(at: path) })
+            #expect(isBusy { _ = try StoreReplacement(of: path + "/") })
+            replacement.end()
+            #expect(!FileManager.default.fileExists(atPath: path + ".replacing"))
+            #expect(FileManager.default.createFile(atPath: path + ".replacing", contents: nil))
+            try Replica.open(at: path, user: nil).close()
+            _ = try Replica.salvage(at: path)
+            #expect(!FileManager.default.fileExists(atPath: path + ".replacing"))
+        }
+    }
+
+    @Test("Whoever comes beside it is told to come again, or is in time: what they write is there afterwards, and it is set right all the same")
+    func beside() async throws {
+        try await withWorld { world in
+            let (path, chat) = try await device(world, messages: 60)
+            let written = Monitor<(isDone: Bool, texts: [String], failures: [String])>((false, ["mine"], []))
+            WorkerThread.start {
+                for number in 0..<2000 {
+                    if written.withLock({ $0.isDone }) { break }
+                    do {
+                        let device = try Replica.open(at: path, user: ada)
+                        try device.append(message("beside \(number)", in: chat, by: ada))
+                        written.withLock { $0.texts.append("beside \(number)") }
+                        try device.close()
+                    } catch let error as EventLogError where error.code == .busy {
+                    } catch {
+                        written.withLock { $0.failures.append("\(error)") }
+                    }
+                    usleep(500)
+                }
+                written.withLock { $0.isDone = true }
+                written.wakeAll()
+            }
+            var salvaged = 0
+            for _ in 0..<400 where salvaged < 30 {
+                do {
+                    let (saved, _, lost) = try Replica.salvage(at: path)
+                    #expect(saved == 61 && lost.isEmpty)
+                    salvaged += 1
+                } catch let error as EventLogError where error.code == .busy {}
+                usleep(3000)
+            }
+            written.withLock { $0.isDone = true }
+            usleep(200_000)
+            let (_, texts, failures) = written.withLock { $0 }
+            #expect(failures.isEmpty && salvaged > 0, "\(salvaged): \(failures.prefix(3))")
+            let device = try world.open(path, ada)
+            let held = device.outbox.compactMap { entry -> String? in
+                guard case .messageSent(let message) = entry.event.content else { return nil }
+                return message.text
+            }
+            #expect(held == texts && texts.count > 1)
+            #expect(!FileManager.default.fileExists(atPath: path + ".rewinding") && !FileManager.default.fileExists(atPath: path + ".rewound"))
+            try await world.sync(device)
+            try device.close()
+        }
+    }
+}
