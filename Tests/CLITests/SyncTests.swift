@@ -391,6 +391,8 @@ import Testing
                 #expect(outcome.status == status && outcome.errors.contains(file), "\(command): \(outcome.errors)")
             }
         }
+        let plain = try Program.run("sync", "--store", folder["r"], "--server", "ws://127.0.0.1:1/v1/sync", "--user", ada.user, "--tls-ca", none)
+        #expect(plain.status == 64 && plain.errors.contains("wss://"))
     }
 
     @Test("A hub with a key lets in whom a token names, and nobody else: exit 77") func tokens() throws {

@@ -71,6 +71,8 @@ struct ServerOptions: ParsableArguments {
 
     func validate() throws {
         guard token == nil || tokenFile == nil else { throw ValidationError("--token and --token-file exclude each other.") }
+        // Whoever names a certificate believes that the connection is encrypted.
+        guard tlsCa == nil || !url.lowercased().hasPrefix("ws://") else { throw ValidationError("--tls-ca is for wss:// only.") }
         guard token.map({ $0.utf8.count <= Replica.tokenBytesMax }) ?? true else {
             throw ValidationError("--token has more than the \(Replica.tokenBytesMax) bytes that a hub takes.")
         }
