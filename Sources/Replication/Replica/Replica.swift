@@ -133,8 +133,9 @@ public final class Replica: Sendable {
                     try side.write { try $0.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8)) }
                 }
             } else {
-                // An ordinary store that is empty still.
-                identity = new!
+                // An ordinary store that is empty still. Was it a replica a moment ago, somebody put another store in its place.
+                guard let new else { throw EventLogError(.damaged, "\(path): whose replica it is cannot be read") }
+                identity = new
                 try side.write { transaction in
                     for (key, value) in ReplicaState.facts(of: identity) { try transaction.put(SyncTables.state, key, value) }
                 }
