@@ -103,9 +103,19 @@ final class ProjectionState<P: Projection>: FoldState {
     private static var rowsSettledAtOnce: Int { 512 }
 
     private struct Frozen: FrozenRows {
+        /// One for each table.
         let parts: [any FrozenRows]
 
         func encode(into batch: inout RowBatch) throws { for part in parts { try part.encode(into: &batch) } }
+
+        func split(into count: Int) -> [any FrozenRows] {
+            let tables = parts.map { $0.split(into: count) }
+            return (0..<(tables.map(\.count).max() ?? 0)).map { number in Frozen(parts: tables.map { number < $0.count ? $0[number] : NoRows() }) }
+        }
+    }
+
+    private struct NoRows: FrozenRows {
+        func encode(into batch: inout RowBatch) {}
     }
 }
 

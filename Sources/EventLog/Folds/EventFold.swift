@@ -57,6 +57,12 @@ extension FoldState {
 package protocol FrozenRows: Sendable {
     /// Hands out the rows in ascending order of their keys; `nil` deletes.
     func encode(into batch: inout RowBatch) throws
+    /// The same rows in at most so many parts, which different threads may encode; each is settled by itself.
+    func split(into count: Int) -> [any FrozenRows]
+}
+
+extension FrozenRows {
+    package func split(into count: Int) -> [any FrozenRows] { [self] }
 }
 
 /// Encoded rows, ascending by key.

@@ -33,29 +33,3 @@ final class FoldBatch: @unchecked Sendable {
         try FoldRecord.update(slot.fold.name, archive, &transaction) { $0.live?.position = position }
     }
 }
-
-/// Frozen rows that are encoded on a thread of their own, while events are folded on.
-///
-/// Nothing may freeze the same rows' successors and write them before these are written, or taken back.
-final class RowEncoding: Sendable {
-    let rows: [(slot: FoldSlot, rows: any FrozenRows)]
-    private let result: Monitor<Result<[FoldBatch], any Error>?>
-
-    init(_ rows: [(slot: FoldSlot, rows: any FrozenRows)], position: Position, runsInline: Bool) {
-        self.rows = rows
-        result = Monitor(nil)
-        let encode: @Sendable () -> Void = { [result] in
-            let encoded = Result { try FoldBatch.encode(rows, position: position) }
-            result.withLock { $0 = encoded }
-            result.wakeAll()
-        }
-        if runsInline { encode() } else { WorkerThread.start(encode) }
-    }
-
-    var isDone: Bool { result.withLock { $0 != nil } }
-
-    /// Waits for the end.
-    func batches() throws -> [FoldBatch] { try result.withLock(waitingWhile: { $0 == nil }) { try $0!.get() } }
-
-    func wait() { result.withLock(waitingWhile: { $0 == nil }) { _ in } }
-}

@@ -62,7 +62,7 @@ struct FoldProgress {
     /// Rows that are being encoded are unsaved as others are. Waits for whoever is at it.
     mutating func stopEncoding() {
         guard let encoding else { return }
-        encoding.wait()
+        encoding.stop()
         unsaved += encoding.rows
         self.encoding = nil
     }

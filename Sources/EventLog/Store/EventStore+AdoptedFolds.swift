@@ -4,7 +4,7 @@ extension EventStore {
     ///
     /// - Parameter isLater: a thread of its own does it, while the next runs are written; others wait for it (``lead(_:)``, ``maintain(_:)``).
     func fold(adopted runs: [[RecordedEvent]], isLater: Bool) {
-        endFolding(saves: true)
+        endFolding(saving: .whileMoreWaits)
         let folding = AdoptedFolding(through: runs.last?.last?.position ?? 0)
         adoptedFolding.withLock { $0 = folding }
         let fold: @Sendable () -> Void = { [self] in
@@ -16,7 +16,17 @@ extension EventStore {
         }
         if isLater { return WorkerThread.start(fold) }
         fold()
-        endFolding(saves: true)
+        endFolding(saving: .now)
+    }
+
+    /// Whether rows that are due are saved, and when they are due.
+    package enum AdoptedSaving {
+        /// They are left to the next flush.
+        case no
+        /// Nothing else waits.
+        case now
+        /// More runs wait to be taken in, and somebody for what is in them: rows may become four times as many before they are saved.
+        case whileMoreWaits
     }
 
     /// Leads the store's writing, when all that was taken in is folded.
@@ -37,37 +47,39 @@ extension EventStore {
 
     /// Waits for the thread that folds what was adopted last, if there is one.
     ///
-    /// - Parameter saves: rows that are due are saved: by who leads and holds `maintenance`. Others leave them to the next flush.
-    package func endFolding(saves: Bool = false) {
+    /// - Parameter saving: but for `no` by who leads and holds `maintenance`.
+    package func endFolding(saving: AdoptedSaving = .no) {
         guard let folding = adoptedFolding.withLock({ $0 }) else { return }
         folding.wait()
         adoptedFolding.withLock { if $0 === folding { $0 = nil } }
-        if saves, !folds.isEmpty { foldProgress.withLock { saveAdopted(through: folding.last, &$0) } }
+        if saving != .no, !folds.isEmpty { foldProgress.withLock { saveAdopted(through: folding.last, isMoreWaiting: saving == .whileMoreWaits, &$0) } }
     }
 
     /// Writes rows that were encoded meanwhile, and has others encoded, if any are due. What cannot be written is kept: its rows are saved with the
     /// next that are, or folded again by an opening.
-    private func saveAdopted(through position: Position, _ progress: inout FoldProgress) {
+    private func saveAdopted(through position: Position, isMoreWaiting: Bool, _ progress: inout FoldProgress) {
         let now = options.now
-        let due = folds.filter { isDue($0, now) }
+        let bytes = isMoreWaiting ? 4 * foldSaveBytes : foldSaveBytes
+        let due = folds.filter { isDue($0, from: bytes, now) }
         if let encoding = progress.encoding {
             // As much again may gather while rows are encoded.
-            guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= 2 * foldSaveBytes }) else { return }
-            do {
-                let batches = try encoding.batches()
-                if encoding.rows.contains(where: { $0.slot.isBroken }) {
-                    progress.stopEncoding()
-                } else {
-                    try write(batches)
-                    progress.encoding = nil
-                    for (slot, rows) in encoding.rows { settle(rows, in: slot) }
-                }
-            } catch {
-                progress.stopEncoding()
-            }
+            guard encoding.isDone || due.contains(where: { $0.state.unsavedBytes >= max(bytes, 2 * foldSaveBytes) }) else { return }
+            write(encoding, &progress)
         }
         if due.isEmpty { return }
-        progress.encoding = RowEncoding(freeze(due, &progress), position: position, runsInline: options.runsInline)
+        progress.encoding = RowEncoding(freeze(due, &progress), position: position, threads: options.runsInline ? 0 : 1)
+    }
+
+    /// Writes rows that are being encoded. By who holds `maintenance`.
+    func write(_ encoding: RowEncoding, _ progress: inout FoldProgress) {
+        guard !encoding.rows.contains(where: { $0.slot.isBroken }) else { return progress.stopEncoding() }
+        do {
+            try write(encoding)
+            progress.encoding = nil
+            for (slot, rows) in encoding.rows { settle(rows, in: slot) }
+        } catch {
+            progress.stopEncoding()
+        }
     }
 }
 

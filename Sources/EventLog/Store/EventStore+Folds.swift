@@ -37,8 +37,8 @@ extension EventStore {
         }
     }
 
-    func isDue(_ slot: FoldSlot, _ now: Duration) -> Bool {
-        !slot.isBroken && (slot.state.unsavedBytes >= foldSaveBytes || now - slot.lastSave >= Self.foldSaveInterval)
+    func isDue(_ slot: FoldSlot, from bytes: Int, _ now: Duration) -> Bool {
+        !slot.isBroken && (slot.state.unsavedBytes >= bytes || now - slot.lastSave >= Self.foldSaveInterval)
     }
 
     /// A fold's rows are saved when so many bytes of them are not: rows change far more often than they must be written. What the archive has beyond
@@ -51,7 +51,7 @@ extension EventStore {
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
         let now = options.now
-        let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, now)) }
+        let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, from: foldSaveBytes, now)) }
         progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: freeze(due, &progress)))
         progress.cutFrame = progress.foldedFrame
         progress.bytes = 0
@@ -113,10 +113,15 @@ extension EventStore {
     /// Writes rows in a transaction of their own, while the archive stands still and nothing is in the journal.
     private func save(_ slots: [FoldSlot]) throws {
         if slots.isEmpty { return }
-        let rows = foldProgress.withLock { freeze(slots, &$0) }
+        var rows = foldProgress.withLock { progress in
+            if let encoding = progress.encoding { write(encoding, &progress) }
+            return freeze(slots, &progress)
+        }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
-            try write(FoldBatch.encode(rows, position: position))
+            let encoding = RowEncoding(rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax)
+            rows = encoding.rows
+            try write(encoding)
         } catch {
             foldProgress.withLock { $0.unsaved = rows }
             throw error
@@ -124,9 +129,12 @@ extension EventStore {
         for (slot, rows) in rows { settle(rows, in: slot) }
     }
 
-    func write(_ batches: [FoldBatch]) throws {
-        guard batches.contains(where: { !$0.isEmpty }) else { return }
-        try archive.environment.write { [archive] transaction in for batch in batches { try batch.write(archive, &transaction) } }
+    /// So many threads help whoever waits for a fold's rows.
+    private static let encodersMax = 3
+
+    func write(_ encoding: RowEncoding) throws {
+        guard try encoding.hasRows() else { return }
+        try archive.environment.write { [archive] transaction in try encoding.forEachBatch { try $0.write(archive, &transaction) } }
         archive.environment.releasePages()
     }
 

@@ -333,7 +333,20 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
             self.rows = rows
         }
 
-        func encode(into batch: inout RowBatch) {
+        /// Its rows in at most so many parts, ascending; few rows are one.
+        func split(into count: Int) -> [Frozen] {
+            let partMin = 1024
+            let parts = min(count, rows.count / partMin)
+            if parts < 2 { return [self] }
+            let order = order()
+            return (0..<parts).map { part in
+                let places = order[order.count * part / parts..<order.count * (part + 1) / parts]
+                return Frozen(prefix: prefix, epoch: epoch, rows: places.map { rows[$0.place] })
+            }
+        }
+
+        /// The places in `rows`, by key.
+        private func order() -> [(prefix: UInt64, place: Int)] {
             var order: [(prefix: UInt64, place: Int)] = []
             order.reserveCapacity(rows.count)
             for (place, row) in rows.enumerated() { order.append((row.key.sortPrefix, place)) }
@@ -341,7 +354,11 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
                 if left.prefix != right.prefix { return left.prefix < right.prefix }
                 return Key.isAscending(rows[left.place].key, rows[right.place].key)
             }
-            for (_, place) in order {
+            return order
+        }
+
+        func encode(into batch: inout RowBatch) {
+            for (_, place) in order() {
                 let bytes = [prefix] + rows[place].key.keyBytes
                 var packed: Row?
                 let isThere: Void? = rows[place].box.lend { row in
@@ -419,10 +436,7 @@ struct AnyTable: Sendable {
     @inline(__always) init<Key, Row>(_ table: Table<Key, Row>) {
         forEachEncoded = { body in try table.forEachEncoded(body) }
         unsavedBytes = { table.unsavedBytes }
-        freeze = {
-            let frozen = table.freeze()
-            return FrozenTable(rows: frozen) { frozen.encode(into: &$0) }
-        }
+        freeze = { FrozenTable(table.freeze()) }
         settle = { rows, start, count in
             guard let frozen = (rows as? FrozenTable)?.rows as? Table<Key, Row>.Frozen else { return nil }
             return table.settle(frozen, from: start, count: count)
@@ -434,9 +448,17 @@ struct AnyTable: Sendable {
 
 private struct FrozenTable: FrozenRows {
     let rows: any Sendable
-    let encoded: @Sendable (inout RowBatch) throws -> Void
+    private let encoded: @Sendable (inout RowBatch) throws -> Void
+    private let parts: @Sendable (Int) -> [any FrozenRows]
+
+    @inline(__always) init<Key, Row>(_ frozen: Table<Key, Row>.Frozen) {
+        rows = frozen
+        encoded = { frozen.encode(into: &$0) }
+        parts = { frozen.split(into: $0).map { FrozenTable($0) } }
+    }
 
     func encode(into batch: inout RowBatch) throws { try encoded(&batch) }
+    func split(into count: Int) -> [any FrozenRows] { parts(count) }
 }
 
 extension Table {

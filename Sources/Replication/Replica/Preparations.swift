@@ -103,7 +103,7 @@ final class Preparations: Sendable {
             defer { state.isRunning = state.isRunning || state.isDue }
             return !state.isRunning && state.isDue
         }
-        if begins { execution.run { [self] in while prepareOne() {} } }
+        if begins { execution.runLong { [self] in while prepareOne() {} } }
     }
 
     private func prepareOne() -> Bool {

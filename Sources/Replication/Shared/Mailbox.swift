@@ -38,6 +38,8 @@ package final class Mailbox: Sendable {
 /// What runs the engines' work: Swift's tasks, or the caller itself, so that a simulation has one thread.
 public struct Execution: Sendable {
     package var run: @Sendable (@escaping @Sendable () -> Void) -> Void
+    /// Runs what takes long: Swift's tasks share as many threads as there are processors, and others wait for one.
+    package var runLong: @Sendable (@escaping @Sendable () -> Void) -> Void
     package var append: @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void
     package var now: @Sendable () -> Instant
     /// Randomness: a seed for a session, an incarnation, a nonce's half.
@@ -45,10 +47,12 @@ public struct Execution: Sendable {
 
     package init(
         run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
+        runLong: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
         append: @escaping @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void,
         now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64
     ) {
         self.run = run
+        self.runLong = runLong
         self.append = append
         self.now = now
         self.random = random
@@ -56,6 +60,7 @@ public struct Execution: Sendable {
 
     public static let tasks = Execution(
         run: { job in Task { job() } },
+        runLong: { WorkerThread.start($0) },
         append: { store, submissions, reply in
             Task {
                 do {
@@ -71,6 +76,7 @@ public struct Execution: Sendable {
     package static func inline(now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64) -> Execution {
         Execution(
             run: { $0() },
+            runLong: { $0() },
             append: { store, submissions, reply in reply(Result { try store.appendBlocking(submissions) }) },
             now: now, random: random)
     }

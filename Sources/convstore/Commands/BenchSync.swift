@@ -20,6 +20,8 @@ struct BenchSync: ParsableCommand {
     private struct Outcome: Sendable {
         var report: SyncRun.Report
         var seconds: Double
+        /// Until the replica was closed, with all rows of its projections in the archive.
+        var closedSeconds: Double
         var resumed: SyncRun.Report
         var resumeSeconds: Double
         var events: UInt64
@@ -37,19 +39,20 @@ struct BenchSync: ParsableCommand {
             let outcome = try LoopbackHub(store: store, services: [service]).run { url in
                 var options = SyncRun.Options(url: url) { "" }
                 options.scope = user == nil ? .everything : .mine
-                let (report, seconds) = try sync(options, path, user ?? service)
-                let (resumed, resumeSeconds) = try sync(options, path, user ?? service)
+                let (report, seconds, closedSeconds) = try sync(options, path, user ?? service)
+                let (resumed, resumeSeconds, _) = try sync(options, path, user ?? service)
                 let replica = try Replica.open(at: path, user: nil)
                 defer { try? replica.close() }
                 return Outcome(
-                    report: report, seconds: seconds, resumed: resumed, resumeSeconds: resumeSeconds, events: replica.store.log.lastPosition)
+                    report: report, seconds: seconds, closedSeconds: closedSeconds, resumed: resumed, resumeSeconds: resumeSeconds,
+                    events: replica.store.log.lastPosition)
             }
             return (outcome, archive)
         }
         try print(outcome, archive)
     }
 
-    private func sync(_ options: SyncRun.Options, _ path: String, _ user: UserID) throws -> (SyncRun.Report, Double) {
+    private func sync(_ options: SyncRun.Options, _ path: String, _ user: UserID) throws -> (SyncRun.Report, settled: Double, closed: Double) {
         let screen = SyncScreen(json: json, follows: false)
         let start = ContinuousClock.now
         let settled = Monitor<ContinuousClock.Instant?>(nil)
@@ -60,8 +63,9 @@ struct BenchSync: ParsableCommand {
                 screen.show(update, nil)
             })
         let report = try waiting { try await run.run() }
+        let end = ContinuousClock.now
         screen.clear()
-        return (report, ((settled.withLock { $0 } ?? .now) - start).seconds)
+        return (report, ((settled.withLock { $0 } ?? end) - start).seconds, (end - start).seconds)
     }
 
     private func print(_ outcome: Outcome, _ archive: Int) throws {
@@ -72,6 +76,7 @@ struct BenchSync: ParsableCommand {
             line.add("events", outcome.events)
             line.add("seconds", outcome.seconds, decimals: 3)
             line.add("events_per_second", rate, decimals: 0)
+            line.add("closed_seconds", outcome.closedSeconds, decimals: 3)
             line.add("bytes_in", outcome.report.bytesReceived)
             line.add("bytes_out", outcome.report.bytesSent)
             line.add("archive_bytes", archive)
@@ -83,7 +88,7 @@ struct BenchSync: ParsableCommand {
         }
         try StandardOutput.shared.writeLine(
             """
-            \(Quantity.count(outcome.events)) events in \(Quantity.duration(outcome.seconds)): \(Quantity.count(Int(rate)))/s
+            \(Quantity.count(outcome.events)) events in \(Quantity.duration(outcome.seconds)): \(Quantity.count(Int(rate)))/s; \(Quantity.duration(outcome.closedSeconds)) until it was closed
             \(Quantity.bytes(outcome.report.bytesReceived)) over the wire, \(Quantity.fixed(share, 2)) of the runs in the hub's archive
             connected again with nothing new: \(Quantity.fixed(outcome.resumeSeconds * 1000, 1)) ms
             """)
