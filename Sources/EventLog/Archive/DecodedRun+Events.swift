@@ -31,14 +31,14 @@ extension DecodedRun {
         return effect
     }
 
-    func recorded(at place: Int) throws -> RecordedEvent {
-        try recorded(at: place, events[place])
-    }
+    func recorded(at place: Int) throws -> RecordedEvent { try recorded(at: place, body: body(at: place)) }
+
+    /// - Parameter body: that of the event at the place.
+    func recorded(at place: Int, body: BodyParts) throws -> RecordedEvent { try recorded(at: place, events[place], body) }
 
     /// - Parameter item: the one at the place, borrowed: inlined, so that it is not copied as a whole.
-    @inline(__always) private func recorded(at place: Int, _ item: Item) throws -> RecordedEvent {
+    @inline(__always) private func recorded(at place: Int, _ item: Item, _ body: BodyParts) throws -> RecordedEvent {
         let log = slices[Int(item.slice)].log
-        let body = try body(at: place)
         var conversation = ConversationID(high: 0, low: 0)
         if case .conversation(let id) = log { conversation = id }
         do {

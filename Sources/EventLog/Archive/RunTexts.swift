@@ -13,6 +13,8 @@ final class RunTexts {
     private let value: [UInt8]
     private let frames: [Frame]
     private var isLoaded: [Bool]
+    /// Where the texts lie that were decompressed last: the next that is asked for is among them, mostly.
+    private var lastTexts = 0..<0
     private var base: UnsafeMutableRawPointer?
     private let decompressor: ZstdDecompressor
 
@@ -34,7 +36,7 @@ final class RunTexts {
     /// A text's bytes, valid as long as the run is. It lies within all texts, as the columns were checked.
     func bytes(at offset: Int, count: Int) throws -> UnsafeRawBufferPointer {
         guard count > 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-        try load(offset..<offset + count)
+        if offset < lastTexts.lowerBound || offset + count > lastTexts.upperBound { try load(offset..<offset + count) }
         return UnsafeRawBufferPointer(start: base! + offset, count: count)
     }
 
@@ -53,6 +55,7 @@ final class RunTexts {
         let frame = frames[low]
         guard text.upperBound <= frame.texts.upperBound else { throw RunError(position: position, underlying: CodecError(.badValue)) }
         try load(frame, low)
+        lastTexts = frame.texts
     }
 
     private func load(_ frame: Frame, _ index: Int) throws {

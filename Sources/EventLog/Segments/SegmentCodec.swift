@@ -83,7 +83,7 @@ package enum SegmentCodec {
             var recorded: RecordedEvent
             do {
                 parts = try run.body(at: place)
-                recorded = try run.recorded(at: place)
+                recorded = try run.recorded(at: place, body: parts)
             } catch {
                 throw SegmentError(.malformed, "\(error)")
             }
