@@ -309,14 +309,16 @@ import Testing
         let hub = try hub()
         let tally = Tally(savesSoon: true)
         let store = try EventStore.open(at: directory.store, options: options(tally))
-        tally.failures.begin(failures)
         var taken: [RecordedEvent] = []
         for (index, run) in hub.runs.enumerated() {
             let before = store.lastPosition
+            // Each run has rows encoded, and writes those of the run before it.
+            let encoding = store.foldProgress.withLock { $0.encoding }
+            while let encoding, !encoding.isDone { usleep(1000) }
+            tally.failures.set(index < failures)
             _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in }
             taken += hub.part(index)
             try checkCrashed(crashed("run \(index)"), taken, hub)
-            // Each run has rows encoded, and writes those of the run before it.
             #expect(try (store.statistics().projections["tally"] == before) == (index > failures || index == 0))
         }
         if failures % 2 == 0 {
@@ -324,6 +326,7 @@ import Testing
             taken = hub.events
         }
         if failures > hub.runs.count { #expect(throws: EventLogError.self) { try failures % 2 == 0 ? store.flush() : store.close() } }
+        tally.failures.set(false)
         try store.close()
         try checkCrashed(directory.store, taken, hub)
     }
@@ -398,6 +401,23 @@ import Testing
         }
         try store.close()
         #expect(try EventStore.verify(at: directory.store).problems == [])
+    }
+
+    @Test("Rows wait to be saved while more runs wait, until they are four times as many; no longer") func rowsWait() throws {
+        let hub = try hub()
+        func isEncoding(_ store: EventStore) -> Bool { store.foldProgress.withLock { $0.encoding != nil } }
+        for (rowBytes, waits) in [(100 << 10, true), (400 << 10, false)] {
+            let tally = Tally(rowBytes: rowBytes)
+            let store = try EventStore.open(at: directory.path + "/\(rowBytes)", options: options(tally))
+            for index in 0..<3 { try Self.adopt([index], in: store, hub) }
+            #expect(isEncoding(store) == !waits)
+            // Nothing waits behind it.
+            _ = try store.adoptRun(hub.runs[3].bytes, secrets: hub.secrets) { _, _ in }
+            #expect(isEncoding(store))
+            try check(store, tally, (0..<4).flatMap { hub.part($0) }, own: 0, hub)
+            try store.close()
+            #expect(try EventStore.verify(at: directory.path + "/\(rowBytes)").problems == [])
+        }
     }
 
     @Test("I6: a reader that was opened before logs were adopted verifies them all the same") func verifyBeside() throws {

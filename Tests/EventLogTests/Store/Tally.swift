@@ -13,19 +13,13 @@ final class Tally: EventFold {
     private let state = Mutex<TallyState?>(nil)
     private let failure = Mutex<EventLogError?>(nil)
 
-    /// How many of the next savings fail.
+    /// Whether savings fail.
     final class Failures: Sendable {
-        private let count = Mutex(0)
+        private let areDue = Mutex(false)
 
-        func begin(_ failures: Int) { count.withLock { $0 = failures } }
+        func set(_ due: Bool) { areDue.withLock { $0 = due } }
 
-        func failIfDue() throws {
-            let isDue = count.withLock { count in
-                defer { count = max(count - 1, 0) }
-                return count > 0
-            }
-            if isDue { throw EventLogError(.diskFull, "as the test wants it") }
-        }
+        func failIfDue() throws { if areDue.withLock({ $0 }) { throw EventLogError(.diskFull, "as the test wants it") } }
     }
 
     init(rowBytes: Int) { self.rowBytes = rowBytes }
@@ -82,6 +76,8 @@ final class TallyState: FoldState, @unchecked Sendable {
             try failures.failIfDue()
             for (key, row) in rows { batch.put(key) { out in for number in row { out.put(fixed64: number) } } }
         }
+
+        func split(into count: Int) -> [any FrozenRows] { rows.count < 2 || count < 2 ? [self] : rows.map { Frozen(rows: [$0], failures: failures) } }
     }
 
     func freeze() -> any FrozenRows {
