@@ -193,7 +193,11 @@ import Testing
         #expect(try ada.outbox.first?["code"] as? String == "not_author")
         #expect(try ada.run("outbox", "--discard", "all").object()["discarded"] as? Int == 1)
         #expect(try ada.outbox.isEmpty)
-        #expect(try ada.run("outbox", "--edit", "99", "--text", "x").status == 64 && ada.run("outbox", "--retry", "x").status == 64)
+        #expect(try ada.run("outbox", "--retry", "x").status == 64)
+        for arguments in [["--edit", "99", "--text", "x"], ["--retry", "99"], ["--discard", "99"]] {
+            let missing = try Program.run(["outbox", "--store", ada.store] + arguments)
+            #expect(missing.status == 66 && missing.errors.contains("the outbox has no entry 99"), "\(missing.errors)")
+        }
         try ada.sync(hub)
         try bob.sync(hub)
         for device in [ada, bob] { try expectSame(device) }
