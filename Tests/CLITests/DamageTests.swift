@@ -164,6 +164,17 @@ import Testing
         }
     }
 
+    @Test("While a replica is written anew nothing is erased in the one that goes: what was, would come back (75)") func replaced() throws {
+        let replacement = try StoreReplacement(of: ada.store)
+        func erase() throws -> Program.Outcome { try Program.run("erase", "--store", ada.store, chat, "2") }
+        for outcome in [try erase(), try Program.run("rebuild", "--store", ada.store)] {
+            #expect(outcome.status == 75 && outcome.errors.contains("set right"), "\(outcome.errors)")
+        }
+        #expect(try Program.run("verify", "--store", ada.store).status == 0)
+        replacement.end()
+        #expect(try erase().status == 0)
+    }
+
     @Test("A hub's damaged sync is told by verify and made anew by serve; devices go on") func served() throws {
         #expect(hub.end() == 0)
         try FileHandle(forWritingTo: URL(fileURLWithPath: hub.store + "/sync")).truncate(atOffset: 9000)
