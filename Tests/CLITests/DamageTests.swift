@@ -95,6 +95,25 @@ import Testing
         #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
     }
 
+    @Test("Where neither sync nor key can be read nobody can tell whether it is a replica: that is said, and the key of a copy mends it") func cutAndKeyless()
+        throws
+    {
+        let (side, key) = (ada.store + "/sync", ada.store + "/key")
+        try FileHandle(forWritingTo: URL(fileURLWithPath: side)).truncate(atOffset: 5000)
+        let sound = try Data(contentsOf: URL(fileURLWithPath: key))
+        try overwrite(key, at: 10..<90)
+        for verify in [[], ["--verify"]] {
+            let refused = try Program.run(["sync", "--store", ada.store, "--server", hub.url, "--user", ada.user] + verify)
+            #expect(refused.status == 65 && !refused.errors.contains("is no replica") && !refused.errors.contains("serve"), "\(refused.errors)")
+            for words in ["/key", "from a copy", "another directory", "export --salvage"] { #expect(refused.errors.contains(words), "\(refused.errors)") }
+        }
+        try sound.write(to: URL(fileURLWithPath: key))
+        let synced = try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--verify", "--json")
+        #expect(synced.status == 0, "\(synced.errors)")
+        #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
+        #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
+    }
+
     @Test("Without its sync a replica cannot be told from a hub that was moved: it is refused as it lies, and that says what to do") func missing() throws {
         let moved = folder["moved"]
         let lines = try Program.run("export", "--exact", "--store", ada.store).output
@@ -143,6 +162,17 @@ import Testing
             #expect(refused.status == 65 && refused.errors.contains("the hub's head of \(chat)"), "\(refused.errors)")
             #expect(refused.errors.contains("is damaged") == isForged, "\(refused.errors)")
         }
+    }
+
+    @Test("While a replica is written anew nothing is erased in the one that goes: what was, would come back (75)") func replaced() throws {
+        let replacement = try StoreReplacement(of: ada.store)
+        func erase() throws -> Program.Outcome { try Program.run("erase", "--store", ada.store, chat, "2") }
+        for outcome in [try erase(), try Program.run("rebuild", "--store", ada.store)] {
+            #expect(outcome.status == 75 && outcome.errors.contains("set right"), "\(outcome.errors)")
+        }
+        #expect(try Program.run("verify", "--store", ada.store).status == 0)
+        replacement.end()
+        #expect(try erase().status == 0)
     }
 
     @Test("A hub's damaged sync is told by verify and made anew by serve; devices go on") func served() throws {

@@ -99,6 +99,20 @@ import Testing
         #expect(hub.end() == 0)
     }
 
+    @Test("A first sync that finds no hub leaves a replica that can be written into, and may be another user's while nothing was") func early() throws {
+        let device = Device(ada.user, in: folder, "early")
+        func sync(_ user: String, _ url: String) throws -> Program.Outcome {
+            try Program.run("sync", "--store", device.store, "--server", url, "--user", user, "--json")
+        }
+        for user in [bob.user, ada.user] { #expect(try sync(user, "ws://127.0.0.1:1/v1/sync").status == 69) }
+        let chat = try #require(try device.act("new", "--participant", bob.user, "--title", "before the first sync")["conversation_id"] as? String)
+        try device.act("send", chat, "early")
+        #expect(try sync(bob.user, "ws://127.0.0.1:1/v1/sync").status == 64)
+        #expect(try device.sync(hub)["accepted"] as? Int == 2)
+        try bob.sync(hub)
+        #expect(try bob.run("timeline", chat).output.contains("early"))
+    }
+
     @Test("I5: two devices write while offline; pending is shown before, and afterwards all three show the same") func offline() throws {
         for device in [ada, bob] { try device.sync(hub) }
         let chat = shared[0]
@@ -193,7 +207,11 @@ import Testing
         #expect(try ada.outbox.first?["code"] as? String == "not_author")
         #expect(try ada.run("outbox", "--discard", "all").object()["discarded"] as? Int == 1)
         #expect(try ada.outbox.isEmpty)
-        #expect(try ada.run("outbox", "--edit", "99", "--text", "x").status == 64 && ada.run("outbox", "--retry", "x").status == 64)
+        #expect(try ada.run("outbox", "--retry", "x").status == 64)
+        for arguments in [["--edit", "99", "--text", "x"], ["--retry", "99"], ["--discard", "99"]] {
+            let missing = try Program.run(["outbox", "--store", ada.store] + arguments)
+            #expect(missing.status == 66 && missing.errors.contains("the outbox has no entry 99"), "\(missing.errors)")
+        }
         try ada.sync(hub)
         try bob.sync(hub)
         for device in [ada, bob] { try expectSame(device) }

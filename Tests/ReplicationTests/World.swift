@@ -17,6 +17,8 @@ final class World {
     private var devices: [Replica] = []
     private var places = 0
     private let change: (inout HubOptions) -> Void
+    /// The hub's identity, when another store stands in the place of its own.
+    private var rewritten: StoreID?
 
     /// - Parameter change: of the hub's options, each time it is opened.
     init(_ change: @escaping (inout HubOptions) -> Void = { _ in }) throws {
@@ -92,7 +94,8 @@ final class World {
             events.append(change(event))
             return true
         }
-        let id = hubStore.log.id
+        let id = rewritten ?? hubStore.log.id
+        rewritten = id
         try closeHub()
         let other = directory + "/other"
         let store = try EventStore.open(at: other)

@@ -308,22 +308,12 @@ final class LMDBEnvironment: @unchecked Sendable {
         pthread_rwlock_unlock(gate)
     }
 
-    /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again.
+    /// Runs the closure in a write transaction, and commits it. When the map is full it grows, and the closure runs again. The closure must not close the environment.
     func write<R>(_ body: (inout WriteTransaction) throws -> R) throws -> R {
         let faults = FaultyDisks.disk(of: path)
-        // A reader that was killed would keep what it saw from being used again, and the file would grow for as long as we live.
-        var dead: CInt = 0
-        mdb_reader_check(handle, &dead)
         while true {
             do {
-                try Self.ask(faults) { faults throws(SystemError) in try faults.willCommit(path) }
-                var transaction: OpaquePointer?
-                try LMDBError.check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
-                var write = WriteTransaction(handle: transaction!)
-                let result = try body(&write)
-                try write.commit()
-                try Self.ask(faults) { faults throws(SystemError) in try faults.didCommit(path) }
-                return result
+                return try writeOnce(faults, body)
             } catch let error as LMDBError where error.code == MDB_MAP_FULL || error.code == MDB_MAP_RESIZED {
                 try grow(isResize: error.code == MDB_MAP_RESIZED)
             } catch let error as LMDBError where error.code == EIO && faults?.hasNoRoom(path) ?? Directory.hasNoRoom(path) {
@@ -331,6 +321,24 @@ final class LMDBEnvironment: @unchecked Sendable {
                 throw LMDBError(code: ENOSPC, call: error.call)
             }
         }
+    }
+
+    private func writeOnce<R>(_ faults: (any DiskFaults)?, _ body: (inout WriteTransaction) throws -> R) throws -> R {
+        // As in `read`: a closing waits.
+        pthread_rwlock_rdlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        // A reader that was killed would keep what it saw from being used again, and the file would grow for as long as we live.
+        var dead: CInt = 0
+        mdb_reader_check(handle, &dead)
+        try Self.ask(faults) { faults throws(SystemError) in try faults.willCommit(path) }
+        var transaction: OpaquePointer?
+        try LMDBError.check(mdb_txn_begin(handle, nil, 0, &transaction), "mdb_txn_begin")
+        var write = WriteTransaction(handle: transaction!)
+        let result = try body(&write)
+        try write.commit()
+        try Self.ask(faults) { faults throws(SystemError) in try faults.didCommit(path) }
+        return result
     }
 
     /// Gives back what this process has read of the file: a store that grows must not count as memory that grows.

@@ -14,6 +14,10 @@ struct DamagedLogs {
     private var comparing: Set<LogID> = []
     /// How far each log went when the hub was asked for what follows: it is asked once, or frames that fill nothing would be answered by ever more.
     private var asked: [LogID: Seq] = [:]
+    /// Up to where each log is here without a gap, in itself and beside it, as far as was looked.
+    private var reached: [LogID: Seq] = [:]
+    /// Logs of which something that waits came in an earlier session: it may have been another hub's.
+    private var isMixed: Set<LogID> = []
     /// The root of a head of which the size alone is known: no tree has it.
     static let unknownRoot = Hash256(bytes: [UInt8](repeating: 0, count: Hash256.byteCount))!
 
@@ -47,9 +51,9 @@ struct DamagedLogs {
         try heads.sorted { $0.key < $1.key }.map { log, head in
             var rest = Rest(log: log, size: head.size, seqs: [])
             try side.read { transaction in
-                try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
-                    guard key.starts(with: log.key), key.count == log.key.count + 8 else { return false }
-                    rest.seqs.append(Self.seq(key))
+                try transaction.forEach(SyncTables.ahead, from: log.key) { key, value in
+                    guard Self.isKey(key, of: log) else { return false }
+                    if !WaitingEvent.hasCome(value) { rest.seqs.append(Self.seq(key)) }
                     return true
                 }
             }
@@ -57,73 +61,191 @@ struct DamagedLogs {
         }
     }
 
-    /// The next gap of each log: what a session begins with. A gap may have been filled before a crash, and what stands behind it not been taken.
-    mutating func wishes(in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> [Fetch] {
-        (comparing, asked) = ([], [:])
-        return try heads.keys.sorted().compactMap { try settle($0, in: store, trees, beside: previews) }
+    /// A session begins. Answers the logs, to be settled: a gap may have been filled before a crash, and what stands behind it not been taken.
+    mutating func begin() throws -> [LogID] {
+        (comparing, asked, reached, isMixed) = ([], [:], [:], [])
+        if heads.isEmpty { return [] }
+        var isMixed: Set<LogID> = []
+        try side.read { transaction in
+            for log in heads.keys {
+                try transaction.forEach(SyncTables.ahead, from: log.key) { key, value in
+                    guard Self.isKey(key, of: log) else { return false }
+                    if WaitingEvent.hasCome(value) { isMixed.insert(log) }
+                    return !isMixed.contains(log)
+                }
+            }
+        }
+        self.isMixed = isMixed
+        return heads.keys.sorted()
     }
 
-    private mutating func wish(for log: LogID, in store: EventStore) throws -> Fetch? {
-        guard let head = heads[log] else { return nil }
-        let held = try store.lastSeq(of: log)
-        guard held < head.size else {
-            // Its last event comes with the hub's head there.
-            guard head.root == Self.unknownRoot, comparing.insert(log).inserted else { return nil }
-            return Fetch(log: log, from: head.size, through: head.size)
+    /// Up to where what comes of a log waits beside it, until all of it can be judged by the head that it had. 0: it goes into the log at once.
+    func waitsThrough(_ log: LogID) -> Seq {
+        guard let head = heads[log], head.root != Self.unknownRoot else { return 0 }
+        return head.size
+    }
+
+    /// Puts beside a log what came of it up to there.
+    ///
+    /// - Parameter secret: of a log that has nothing yet; it came with the first event.
+    /// - Returns: how many of the events were not here.
+    func wait(for events: [RecordedEvent], secret: [UInt8]) throws -> Int {
+        try side.write { transaction in
+            var count = 0
+            for event in events {
+                let key = Self.key(event.log, event.seq)
+                // What was saved is as good: the head judges both.
+                guard try transaction.get(SyncTables.ahead, key) == nil else { continue }
+                try transaction.put(SyncTables.ahead, key, WaitingEvent(come: event, secret: event.seq == 1 ? secret : []).encoded)
+                count += 1
+            }
+            return count
         }
-        let next = try firstAhead(of: log, behind: held)
-        return Fetch(log: log, from: held + 1, through: next.map { $0 - 1 } ?? head.size)
+    }
+
+    /// What became of a log.
+    struct Settled {
+        /// What to ask for next.
+        var wish: Fetch?
+        /// What went into the log.
+        var taken: ClosedRange<Seq>?
+    }
+
+    /// The hub has filled a gap, or a part of one: if nothing is missing any more, what stands beside the log is judged and taken.
+    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> Settled {
+        guard let head = heads[log] else { return Settled() }
+        if previews.lastSeqOfFirst(log) >= head.size {
+            // What is before that is not for this user any more, and never comes.
+            let root = try previews.root(of: log, at: head.size) ?? head.root
+            guard root == head.root || head.root == Self.unknownRoot else { throw Self.forked(log, head) }
+            try end(log)
+            return Settled()
+        }
+        let held = try store.lastSeq(of: log)
+        if head.root == Self.unknownRoot {
+            let end = try takeUnjudged(log, behind: held, in: store)
+            let taken = end > held ? held + 1...end : nil
+            return Settled(wish: try wish(for: log, head, behind: end), taken: taken)
+        }
+        let reached = try reach(log, from: held)
+        if reached >= head.size, try judge(log, head, held, in: store, trees) {
+            return Settled(taken: held < head.size ? held + 1...head.size : nil)
+        }
+        return Settled(wish: try wish(for: log, head, behind: self.reached[log] ?? held))
+    }
+
+    /// Of a log of which not even the head is left: the hub's own is compared with what that leads to.
+    private mutating func takeUnjudged(_ log: LogID, behind held: Seq, in store: EventStore) throws -> Seq {
+        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
+            // What the hub has erased since comes without its body.
+            let seeds = try store.knownSeeds(of: log)
+            let sound = batch.map(\.event).prefix { event in seeds.map { Salts.hasAll(of: [event], $0) } ?? true }
+            if !sound.isEmpty { _ = try store.adoptBlocking(Array(sound), secrets: [:]) }
+            guard sound.count == batch.count else {
+                try side.write { try $0.delete(SyncTables.ahead, Self.key(log, batch[sound.count].event.seq)) }
+                break
+            }
+        }
+        return try store.lastSeq(of: log)
+    }
+
+    private mutating func wish(for log: LogID, _ head: LogHead, behind seq: Seq) throws -> Fetch? {
+        if seq < head.size {
+            let next = try firstAhead(of: log, behind: seq)
+            return asked.updateValue(seq, forKey: log) == seq ? nil : Fetch(log: log, from: seq + 1, through: next.map { $0 - 1 } ?? head.size)
+        }
+        guard head.root == Self.unknownRoot else { return nil }
+        // Its last event comes with the hub's head there.
+        if comparing.insert(log).inserted { return Fetch(log: log, from: head.size, through: head.size) }
+        try end(log)
+        return nil
     }
 
     private func firstAhead(of log: LogID, behind seq: Seq) throws -> Seq? {
         var found: Seq?
         try side.read { transaction in
             try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, _ in
-                if key.starts(with: log.key), key.count == log.key.count + 8 { found = Self.seq(key) }
+                if Self.isKey(key, of: log) { found = Self.seq(key) }
                 return false
             }
         }
         return found
     }
 
-    /// The hub has filled a gap: what stands behind it is taken too. Answers what to ask for next.
-    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> Fetch? {
-        guard let head = heads[log] else { return nil }
-        if previews.lastSeqOfFirst(log) >= head.size {
-            // What is before that is not for this user any more, and never comes.
-            let root = try previews.root(of: log, at: head.size) ?? head.root
-            guard root == head.root || head.root == Self.unknownRoot else { throw Self.forked(log, head) }
-            try end(log)
-            return nil
-        }
-        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
-            // What the hub has erased since comes without its body.
-            let seeds = try store.knownSeeds(of: log)
-            let sound = batch.prefix { event in seeds.map { Salts.hasAll(of: [event], $0) } ?? true }
-            if !sound.isEmpty { _ = try store.adoptBlocking(Array(sound), secrets: [:]) }
-            guard sound.count == batch.count else {
-                try side.write { try $0.delete(SyncTables.ahead, Self.key(log, batch[sound.count].seq)) }
-                break
+    /// Up to where a log is here without a gap, in itself and beside it.
+    private mutating func reach(_ log: LogID, from held: Seq) throws -> Seq {
+        var seq = max(held, reached[log] ?? 0)
+        try side.read { transaction in
+            try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, _ in
+                guard key == Self.key(log, seq + 1) else { return false }
+                seq += 1
+                return true
             }
         }
-        if let wish = try wish(for: log, in: store) {
-            let held = try store.lastSeq(of: log)
-            return asked.updateValue(held, forKey: log) == held ? nil : wish
+        reached[log] = seq
+        return seq
+    }
+
+    /// All of a log is here. It is taken if it leads to the head that the log had; or if it is just the events that were set aside, as they did not.
+    ///
+    /// Before that nothing of it may be shown: what does not lead there may be a fork, and could not be told from the log's own events once it is in it.
+    ///
+    /// - Returns: `false`: something of it must be asked for again.
+    private mutating func judge(_ log: LogID, _ head: LogHead, _ held: Seq, in store: EventStore, _ trees: HeadCache) throws -> Bool {
+        guard var tree = try trees.tree(of: log, through: held) else {
+            throw EventLogError(.damaged, "\(store.path): the tree of \(log) at seq \(held) cannot be made")
         }
-        let aside = try head.root == Self.unknownRoot ? [] : aside(log, through: head.size)
-        guard try head.root == Self.unknownRoot || isAsBefore(log, head, aside, in: store, trees) else { throw Self.forked(log, head) }
-        if head.root != Self.unknownRoot { healed[log] = head.size }
+        var seeds = held == 0 ? nil : try store.knownSeeds(of: log)
+        var secrets: [LogID: [UInt8]] = [:]
+        while tree.size < head.size, let batch = try nextAhead(of: log, behind: tree.size) {
+            if seeds == nil {
+                secrets[log] = batch[0].secret
+                seeds = try Replica.seeds(batch[0].secret)
+            }
+            // What the hub has erased since comes without its body.
+            if let first = batch.first(where: { !Salts.hasAll(of: [$0.event], seeds!) }) {
+                try side.write { try $0.delete(SyncTables.ahead, Self.key(log, first.event.seq)) }
+                reached[log] = first.event.seq - 1
+                return false
+            }
+            tree = try HeadCache.extend(tree, with: batch.map(\.event), seeds: seeds!)
+        }
+        let aside = try aside(log, through: head.size)
+        guard let seeds, tree.size == head.size, Self.isAsBefore(tree.root(), head, aside, seeds) else {
+            try letGo(of: log)
+            reached[log] = held
+            asked[log] = nil
+            // Two hubs may have sent it: this one is asked for all of it.
+            if isMixed.remove(log) != nil { return false }
+            throw Self.forked(log, head)
+        }
+        while try store.lastSeq(of: log) < head.size, let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
+            _ = try store.adoptBlocking(batch.map(\.event), secrets: secrets)
+            secrets = [:]
+        }
+        healed[log] = head.size
         try end(log, aside)
-        return nil
+        return true
     }
 
     /// A log comes to what its head said; or to what its own events did, which were set aside as they did not lead there.
-    private func isAsBefore(_ log: LogID, _ head: LogHead, _ aside: [RecordedEvent], in store: EventStore, _ trees: HeadCache) throws -> Bool {
-        guard let root = try trees.tree(of: log, through: head.size)?.root() else { return false }
+    private static func isAsBefore(_ root: Hash256, _ head: LogHead, _ aside: [RecordedEvent], _ seeds: PuncturedSeeds) -> Bool {
         if root == head.root { return true }
-        guard !aside.isEmpty, let seeds = try store.knownSeeds(of: log) else { return false }
         // Where the hub has erased one of them since, nothing can be told.
-        return (try? HeadCache.extend(CompactRange(), with: aside, seeds: seeds))?.root() == root
+        return !aside.isEmpty && (try? HeadCache.extend(CompactRange(), with: aside, seeds: seeds))?.root() == root
+    }
+
+    /// What came of a log is not its own.
+    private func letGo(of log: LogID) throws {
+        try side.write { transaction in
+            var come: [[UInt8]] = []
+            try transaction.forEach(SyncTables.ahead, from: log.key) { key, value in
+                guard Self.isKey(key, of: log) else { return false }
+                if WaitingEvent.hasCome(value) { come.append(key) }
+                return true
+            }
+            for key in come { try transaction.delete(SyncTables.ahead, key) }
+        }
     }
 
     /// The events of a log that were set aside, if that were all.
@@ -146,11 +268,12 @@ struct DamagedLogs {
     /// Nothing of a log is missing any more, and what was set aside of all of it has done its service.
     private mutating func end(_ log: LogID, _ aside: [RecordedEvent] = []) throws {
         heads[log] = nil
+        reached[log] = nil
         let (left, healed) = (heads, healed)
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
-                guard key.starts(with: log.key), key.count == log.key.count + 8 else { return false }
+                guard Self.isKey(key, of: log) else { return false }
                 old.append(key)
                 return true
             }
@@ -162,12 +285,12 @@ struct DamagedLogs {
     }
 
     /// The events that follow what is held, without a gap, some at a time.
-    private func nextAhead(of log: LogID, behind seq: Seq) throws -> [RecordedEvent]? {
-        var events: [RecordedEvent] = []
+    private func nextAhead(of log: LogID, behind seq: Seq) throws -> [WaitingEvent]? {
+        var events: [WaitingEvent] = []
         try side.read { transaction in
             try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, value in
                 guard key == Self.key(log, seq + 1 + Seq(events.count)) else { return false }
-                events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+                events.append(try value.withUnsafeBytes { try WaitingEvent(decoding: $0) })
                 return events.count < 4096
             }
         }
@@ -181,9 +304,10 @@ struct DamagedLogs {
         var events: [RecordedEvent] = []
         var old: [[UInt8]] = []
         try transaction.forEach(SyncTables.ahead, from: []) { key, value in
-            let event = try value.withUnsafeBytes { try RecordedEvent(kept: $0) }
-            guard Scope.covers(event.log, names) else { return true }
-            events.append(event)
+            let waiting = try value.withUnsafeBytes { try WaitingEvent(decoding: $0) }
+            guard Scope.covers(waiting.event.log, names) else { return true }
+            // What has come and was not judged was never shown: the hub sends it again.
+            if !waiting.hasCome { events.append(waiting.event) }
             old.append(key)
             return true
         }
@@ -211,6 +335,7 @@ struct DamagedLogs {
         try transaction.put(SyncTables.state, ReplicaState.Key.damaged, encode(heads))
     }
 
+    private static func isKey(_ key: [UInt8], of log: LogID) -> Bool { key.starts(with: log.key) && key.count == log.key.count + 8 }
     private static func key(_ log: LogID, _ seq: Seq) -> [UInt8] { log.key + withUnsafeBytes(of: seq.bigEndian) { Array($0) } }
     private static func seq(_ key: [UInt8]) -> Seq { key.suffix(8).reduce(0) { $0 << 8 | UInt64($1) } }
 

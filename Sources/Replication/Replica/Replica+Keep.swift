@@ -19,6 +19,8 @@ struct Kept {
     var grown: [LogID: Seq] = [:]
     /// Logs of which a newest part does, or begins.
     var extended: [LogID] = []
+    /// Logs of which something came for what damage took.
+    var mended: [LogID] = []
     /// Those of them that have the hub's head now.
     var fitted: [LogID] = []
     /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
@@ -81,7 +83,7 @@ extension Replica {
     private func keepWhole(_ segments: [LargeSegment], isMoreHere: Bool = false) throws -> [Kept]? {
         // What is doubtful is compared where it can be told apart.
         guard state.withLock({ $0.outbox.isEmpty && $0.unvouched.isEmpty }) else { return nil }
-        let hasPreviews = state.withLock { !$0.previews.isEmpty }
+        let (hasPreviews, damaged) = state.withLock { (!$0.previews.isEmpty, $0.damaged) }
         let notes = segments.map { segment in Dictionary(segment.frame.logs.map { ($0.log, $0) }) { _, last in last } }
         var kept = segments.map { _ in Kept() }
         let before = store.log.lastPosition
@@ -97,6 +99,7 @@ extension Replica {
                 kept[index].place = end
             }
             let last = try store.log.adoptRuns(runs, foldsLater: isMoreHere) { index, log, lastSeq, tree in
+                guard lastSeq >= damaged.waitsThrough(log) else { throw EventLogError(.invalidArgument, "it waits for what damage took of \(log)") }
                 if hasPreviews { kept[index].events -= state.withLock { $0.previews.count(of: lastSeq + 1..<tree.end + 1, in: log) } }
                 guard let head = notes[index][log]?.head else { return kept[index].grown[log] = lastSeq }
                 kept[index].grown[log] = tree.end
@@ -142,12 +145,50 @@ extension Replica {
     private func settleDamage(_ logs: [LogID]) throws -> [Fetch] {
         try state.withLock { state in
             if state.damaged.isEmpty { return [] }
-            return try logs.compactMap { try state.damaged.settle($0, in: store.log, heads, beside: state.previews) }
+            return try logs.compactMap { try settleDamage($0, &state) }
         }
     }
 
+    private func settleDamage(_ log: LogID, _ state: inout State) throws -> Fetch? {
+        let settled = try state.damaged.settle(log, in: store.log, heads, beside: state.previews)
+        // Some at a time: it may be all of a log.
+        var next = settled.taken?.lowerBound ?? 1
+        while let last = settled.taken?.upperBound, next <= last, !state.outbox.isEmpty || state.lost.has(log) {
+            let events = try store.log.events(in: log, range: next...last, limit: 4096)
+            if events.isEmpty { break }
+            try confirmed(events, &state)
+            next += Seq(events.count)
+        }
+        return settled.wish
+    }
+
     /// The gaps that damage left: asked for at the beginning of a session.
-    func damageWishes() throws -> [Fetch] { try state.withLock { try $0.damaged.wishes(in: store.log, heads, beside: $0.previews) } }
+    func damageWishes() throws -> [Fetch] {
+        try state.withLock { state in try state.damaged.begin().compactMap { try settleDamage($0, &state) } }
+    }
+
+    /// What came for what damage took of a log waits beside it until all of that is here, as nothing else judges it. Answers up to which seq it does.
+    private func wait(for came: [RecordedEvent], _ note: LogNote?, behind last: Seq, _ kept: inout Kept) throws -> Seq? {
+        let log = came[0].log
+        let end = state.withLock { $0.damaged.waitsThrough(log) }
+        let waiting = came.filter { last < $0.seq && $0.seq <= end }
+        if waiting.isEmpty { return end }
+        let secret = note?.secret ?? []
+        if last > 0 {
+            guard try Salts.hasAll(of: waiting, Self.seeds(store.log.secret(of: log))) else {
+                kept.withoutSalts.append(log)
+                return nil
+            }
+        } else if waiting[0].seq == 1 {
+            guard !secret.isEmpty, try Salts.hasAll(of: waiting, Self.seeds(secret)) else {
+                throw ReplicaError(.badPeer, "the first events of \(log) came without its secret")
+            }
+        }
+        kept.mended.append(log)
+        kept.events += try state.withLock { try $0.damaged.wait(for: waiting, secret: secret) }
+        kept.wishes += try settleDamage([log])
+        return end
+    }
 
     /// Whether nothing is missing that was here before.
     package var isWhole: Bool { isWhole(in: .mine) }
@@ -169,20 +210,28 @@ extension Replica {
         var skipped: Set<LogID> = []
         var held: [LogID: Seq] = [:]
         for log in order {
-            let last = try store.log.lastSeq(of: log)
+            var last = try store.log.lastSeq(of: log)
             held[log] = last
             let came = byLog[log]!
             guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
             for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
                 throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
             }
-            let new = came.filter { $0.seq > last }
+            guard let waitsThrough = try wait(for: came, noteOf[log], behind: last, &kept) else {
+                skipped.insert(log)
+                continue
+            }
+            if waitsThrough > last { last = try store.log.lastSeq(of: log) }
+            held[log] = last
+            let isWaiting = waitsThrough > last
+            // A newest part may begin before that.
+            let new = came.filter { $0.seq > (isWaiting && !state.withLock { $0.previews.has(log) } ? waitsThrough : last) }
             guard let first = new.first else {
                 if let error = try contradiction(noteOf[log]?.head, log, last) { try note(error, log, heldSeq: last, &kept) }
                 skipped.insert(log)
                 continue
             }
-            guard first.seq == last + 1 else {
+            guard first.seq == last + 1, !isWaiting else {
                 skipped.insert(log)
                 if let head = noteOf[log]?.head, head.size != came.last?.seq {
                     throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event")
@@ -194,7 +243,11 @@ extension Replica {
                     try confirmed(shown, &state)
                     return true
                 }
-                if isTaken { kept.extended.append(log) } else { kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq)) }
+                if isTaken {
+                    kept.extended.append(log)
+                } else if new.last!.seq > waitsThrough {
+                    kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq))
+                }
                 continue
             }
             var secret = noteOf[log]?.secret ?? []

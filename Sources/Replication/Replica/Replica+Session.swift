@@ -267,6 +267,8 @@ extension Replica {
 
     /// Whether a hub may have recorded an event as a repeat of others, of which it remembers only that it did: asked again, it names the log's end.
     private func saysNothingNew(_ event: Event) throws -> Bool {
+        // What came may not be shown yet (`keepTogether`).
+        store.log.endFolding()
         func isHeld(_ id: MessageID, by author: UserID?) throws -> Bool {
             guard let message = try store.message(in: event.conversation, id: id), message.details?.unconfirmed == nil else { return false }
             return author == nil || message.author == author

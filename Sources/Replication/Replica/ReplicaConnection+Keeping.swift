@@ -50,7 +50,7 @@ extension ReplicaConnection {
         }
         if comparison != nil { fitted.formUnion(kept.fitted) }
         for log in kept.contradicted { retracts[log] = retracts[log] ?? replica.vouchedSeq(of: log) }
-        for log in Array(kept.grown.keys) + kept.extended {
+        for log in Array(kept.grown.keys) + kept.extended + kept.mended {
             // A gap below may have been filled, and what came behind it not.
             if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
         }

@@ -163,8 +163,8 @@ enum Rewinding {
         var heads: [LogID: LogHead]?
         var areAllHeads = false
         var lastPosition: Position = 0
-        /// Whether they came from a hub.
-        var areAdopted = false
+        /// Whether they came from a hub; `nil`: that cannot be told.
+        var areAdopted: Bool?
 
         init(of path: String, _ options: ReplicaOptions) throws {
             var log = options.store.log
@@ -181,7 +181,7 @@ enum Rewinding {
             // What it cannot archive any more is read from its journal as it lies.
             defer { try? store.close() }
             lastPosition = store.lastPosition
-            areAdopted = (try? store.holdsOnlyAdoptedLogs) ?? false
+            areAdopted = try? store.holdsOnlyAdoptedLogs
             var heads: [LogID: LogHead] = [:]
             areAllHeads = try store.forEachReadableHead { head, secret in
                 heads[head.log] = LogHead(size: head.size, root: head.root)
@@ -204,7 +204,7 @@ enum Rewinding {
             guard let found = EventStore.salvageHeads(at: path) else { return }
             lastPosition = found.position
             areAllHeads = found.isWhole
-            areAdopted = !found.logs.isEmpty && found.logs.values.allSatisfy { $0.secret != nil }
+            areAdopted = found.logs.isEmpty ? nil : found.logs.values.allSatisfy { $0.secret != nil }
             heads = found.logs.mapValues { LogHead(size: $0.head.size, root: $0.head.root) }
             known = found.logs.compactMapValues(\.secret)
         }

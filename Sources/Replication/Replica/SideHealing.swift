@@ -12,9 +12,9 @@ struct SideHealing {
     ///
     /// - Parameters:
     ///   - user: whose replica it is, where that cannot be read any more.
-    ///   - isReplica: whether the log can be a replica's; asked where the file does not tell.
+    ///   - isReplica: whether the log can be a replica's; asked where the file does not tell. `nil`: the log does not either.
     /// - Throws: `EventLogError`; `ReplicaError` `notReplica`, `otherUser`.
-    init?(of path: String, user: UserID?, _ options: ReplicaOptions, isReplica: () throws -> Bool) throws {
+    init?(of path: String, user: UserID?, _ options: ReplicaOptions, isReplica: () throws -> Bool?) throws {
         guard StoreFiles.exists(SideStore.path(path)) else { return nil }
         salvaged = try SideStore.salvage(directory: path, tables: SyncTables.names)
         if salvaged.isSound { return nil }
@@ -53,14 +53,20 @@ struct SideHealing {
         if outbox.count < all.count { lost.append("\(SideStore.fileName): \(all.count - outbox.count) entries of the outbox that are none") }
     }
 
-    private func owner(_ path: String, _ given: UserID?, _ isReplica: () throws -> Bool) throws -> UserID {
+    private func owner(_ path: String, _ given: UserID?, _ isReplica: () throws -> Bool?) throws -> UserID {
         // Whether it is the one that was given, its opening tells.
         if let name = fact(ReplicaState.Key.user), let known = UserID(String(decoding: name, as: UTF8.self)) { return known }
         guard let given else {
             throw EventLogError(.damaged, "\(SideStore.path(path)): whose replica it is cannot be read; run `convstore sync --verify --user NAME`")
         }
         // A hub that took itself for a replica would be cut back to what another hub has.
-        guard salvaged[SyncTables.incarnations].records.isEmpty, try isReplica() else {
+        guard let isReplica = try salvaged[SyncTables.incarnations].records.isEmpty ? isReplica() : false else {
+            throw EventLogError(
+                .damaged,
+                "\(path): neither its file \(SideStore.fileName) nor its log tells whose it is, as \(path)/key or the archive's state cannot be read; put the key "
+                    + "back from a copy of it, or name another directory for a new replica: what is held here is read by `convstore export --salvage`")
+        }
+        guard isReplica else {
             throw ReplicaError(.notReplica, "\(path) has a damaged side store and is no replica; `convstore serve` makes a hub's anew")
         }
         // A service's outbox has events of others.

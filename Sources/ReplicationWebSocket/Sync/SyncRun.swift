@@ -160,7 +160,7 @@ public final class SyncRun: Sendable {
                 guard isVouched, (try? EventStore.verify(at: replica.store.log.path))?.isOnlyContradicted ?? false else { throw error }
                 try await heal(&healing, &report, &happenings)
                 replica = try await openSound(&healing, &report, &happenings)
-                replica.keepEvidence("when this was found, a log of the replica's own contradicted itself; it came again from the hub")
+                replica.keepEvidence("when this was found, a log of the replica's own contradicted itself; all of it was asked for anew")
                 continue
             } catch let error as WebSocketError where error.mayPass {
                 bye = Bye(.goingAway, error.description)

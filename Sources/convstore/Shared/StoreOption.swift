@@ -56,7 +56,11 @@ struct StoreOption: ParsableArguments {
     /// Closes the store however the closure ends; a failing close counts unless something failed before, or only the archive had no room.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
         let store = try open(options)
-        return try closing(store, store.close, isWriter: true, body)
+        return try closing(store, store.close, isWriter: true) { store in
+            // What is written into a replica whose place another one takes, an erasure too, would be gone.
+            if case .readOnly = options.access {} else { try StoreReplacement.checkNone(of: path) }
+            return try body(store)
+        }
     }
 
     func open(_ options: ConversationStoreOptions) throws -> ConversationStore {

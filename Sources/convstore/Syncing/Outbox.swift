@@ -43,6 +43,7 @@ struct Outbox: ParsableCommand {
             // All that was typed is looked at before any of it is done.
             let retried = try ids(retry, in: replica) { $0.isFailed ? nil : "only failed ones can be retried" }
             let given = try ids(discard, in: replica) { $0.state == .sent ? "the hub may have it" : nil }
+            _ = try ids(edit.map { ["\($0)"] } ?? [], in: replica) { $0.state == .sent ? "the hub may have it" : nil }
             if !retry.isEmpty { try tell("retrying", replica.retry(retried)) }
             if !discard.isEmpty { try tell("discarded", replica.discard(given)) }
             if let edit, let text {

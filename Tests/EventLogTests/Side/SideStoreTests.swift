@@ -148,4 +148,31 @@ import Testing
         try EventStore.copy(from: plain, to: directory.path + "/plain2")
         #expect(!Directory.exists(SideStore.path(directory.path + "/plain2")))
     }
+
+    @Test("A closing waits for the writing that is under way; those after it throw `closed`, and nothing traps") func closedWhileWritten() throws {
+        let path = try made()
+        for _ in 0..<20 {
+            let store = try SideStore(directory: path, tables: ["a"])
+            let ended = Monitor<[EventLogError.Code]>([])
+            for writer in 0..<2 as Range<UInt8> {
+                WorkerThread.start {
+                    var number = writer
+                    do {
+                        while true {
+                            try store.write { try $0.put("a", [number], [number]) }
+                            number &+= 2
+                        }
+                    } catch {
+                        ended.withLock { $0.append((error as? EventLogError)?.code ?? .damaged) }
+                        ended.wakeAll()
+                    }
+                }
+            }
+            usleep(2000)
+            store.close()
+            let codes = ended.withLock(waitingWhile: { $0.count < 2 }) { $0 }
+            #expect(codes == [.closed, .closed])
+            #expect(throws: EventLogError.self) { try store.read { try $0.get("a", [1]) } }
+        }
+    }
 }
