@@ -71,7 +71,8 @@ extension HubConnection {
     private func fetch(_ wishes: [Fetch]) throws {
         allowance.spend(Effort(events: wishes.count * Self.wishCost))
         for wish in wishes {
-            offered.remove(wish.log)
+            // What it asks for of a log below its end, for a hole or a screen, says nothing about that end.
+            if let seq = offered[wish.log], seq == 0 || wish.from > 0 && (wish.through == 0 || wish.through >= seq) { offered[wish.log] = nil }
             if wish.from == 0, case .conversation(let id) = wish.log {
                 guard visibleSeq(wish.log) > 0 else { continue }
                 let page = FirstScreen.Page(
@@ -124,7 +125,8 @@ extension HubConnection {
             return nil
         }
         if seq > 0 {
-            offered.insert(item.log)
+            // It sets itself right, or asks on.
+            offered[item.log] = 0
             if !isProbe, awaitsHeads { named[item.log] = .some(nil) }
         } else {
             denied.insert(item.log)

@@ -125,7 +125,7 @@ extension HubConnection {
     func offer(_ log: LogID) throws -> HeadsFrame.Item? {
         let seq = visibleSeq(log)
         guard seq > 0, let tree = try hub.heads.tree(of: log, through: seq) else { return nil }
-        offered.insert(log)
+        offered[log] = seq
         return HeadsFrame.Item(log: log, head: LogHead(size: seq, root: tree.root()))
     }
 }

@@ -28,7 +28,7 @@ extension HubConnection {
                     continue
                 }
                 coverage?.note(log)
-                guard isInScope(log), !offered.contains(log) else { continue }
+                guard isInScope(log), offered[log] == nil else { continue }
                 guard joined.contains(log) else {
                     try want(log, from: seq)
                     continue

@@ -15,8 +15,9 @@ public final class HubConnection: @unchecked Sendable {
     /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
     var scopeNames: Set<ConversationID>?
     var replica = ReplicaID(high: 0, low: 0)
-    /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before.
-    var offered: Set<LogID> = []
+    /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before it asks for such a log
+    /// through that seq; of 0 any question will do.
+    var offered: [LogID: Seq] = [:]
     /// Logs that the peer named and of which it may see nothing: it must set itself right, and nothing is caught up before.
     var denied = Denied()
     /// The peer's cursor is gone, or covers only a part: its heads are awaited.

@@ -61,7 +61,9 @@ extension Simulation {
     private func isUncompared(_ event: Event, _ device: DeviceNode, _ replica: Replica) throws -> Bool {
         if device.wantsWhole(event.log) { return false }
         if try replica.suspectEvents().contains(where: { $0.event == event }) { return true }
-        return try !device.covers(event.log) && HeldLog.all(of: replica)[event.log]?.all.contains { $0.event == event } ?? false
+        if device.covers(event.log) { return false }
+        let origins = device.origins[event] ?? []
+        return try HeldLog.all(of: replica)[event.log]?.all.contains { $0.event == event || $0.isErased && origins.contains(OriginKey($0.origin)) } ?? false
     }
 
     /// What a device's application wrote in a conversation stands there in the order in which it was written.

@@ -1,0 +1,37 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+@Suite struct OfferTests {
+    @Test("nothing is caught up before an offered log is asked for to its end: a hole or a page of it is something else")
+    func answers() async throws {
+        try await withWorld { world in
+            func cursor(_ peer: RawPeer) -> Cursor? {
+                peer.frames.lazy.compactMap { frame -> Cursor? in if case .caughtUp(let caughtUp) = frame { caughtUp.cursor } else { nil } }.last
+            }
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for number in 0..<4 { try await world.hubStore.send("\(number)", to: chat, from: ada) }
+            let first = try await RawPeer(world.hub, bob)
+            let held = try #require(cursor(first))
+            first.end()
+            for content in [Event.Content.participantLeft(bob), .participantJoined(bob)] {
+                try await world.hubStore.append(Event(conversation: chat, author: ada, content: content))
+            }
+            let log = LogID.conversation(chat)
+            let peer = try await RawPeer(world.hub, bob) { $0.cursor = held }
+            let offers = peer.frames.flatMap { frame -> [LogID] in if case .heads(let heads) = frame, !heads.isProbe { heads.heads.map(\.log) } else { [] } }
+            #expect(offers == [log] && cursor(peer) == nil)
+            for (number, wish) in [Fetch(log: log, from: 1, through: 5), Fetch(log: log, from: 0, through: 50)].enumerated() {
+                peer.send(.fetch([wish]))
+                peer.send(.ping(UInt64(number)))
+                try await eventually { peer.frames.contains(.pong(UInt64(number))) }
+                #expect(cursor(peer) == nil)
+            }
+            peer.send(.fetch([Fetch(log: log, from: 6, through: 0)]))
+            try await eventually { cursor(peer) != nil }
+            #expect(cursor(peer)!.position > held.position)
+            peer.end()
+        }
+    }
+}
