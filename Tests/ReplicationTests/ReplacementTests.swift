@@ -87,4 +87,19 @@ import Testing
             try device.close()
         }
     }
+
+    @Test("a store that was opened just before another one took its place is not written into (busy)") func replacedWhileOpened() async throws {
+        try await withWorld { world in
+            let device = try world.device(ada)
+            try StoreReplacement.checkNone(of: device.store.log)
+            let path = device.store.log.path
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".rewound")
+            #expect { try StoreReplacement.checkNone(of: device.store.log) } throws: { ($0 as? EventLogError)?.code == .busy }
+            try FileManager.default.copyItem(atPath: path + ".rewound", toPath: path)
+            #expect { try StoreReplacement.checkNone(of: device.store.log) } throws: { ($0 as? EventLogError)?.code == .busy }
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.moveItem(atPath: path + ".rewound", toPath: path)
+            try StoreReplacement.checkNone(of: device.store.log)
+        }
+    }
 }

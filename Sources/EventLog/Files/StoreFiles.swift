@@ -64,4 +64,10 @@ package final class StoreReplacement {
     package static func checkNone(of path: String) throws {
         if let file = try? File(name(path), O_RDONLY), file.isLocked { throw busy(path) }
     }
+
+    /// The same for a store that was just opened for writing: its directory may have been another's by then, or not be its path's any more.
+    package static func checkNone(of store: EventStore) throws {
+        try checkNone(of: store.path)
+        guard store.isStillNamed else { throw busy(store.path) }
+    }
 }

@@ -1,7 +1,8 @@
 /// One fold in an open store: its live state, and which of its tables that state stands over.
 ///
 /// `@unchecked Sendable`: state and table change with the fold lock held for writing and `maintenance`, which whoever flushes or rebuilds holds too;
-/// `isBroken` and `lastSave` are touched with `foldProgress` held; or all of it while the store opens or closes.
+/// `isBroken` and `lastSave` are touched with `foldProgress` held; or all of it while the store opens or closes. Who encodes rows reads the table: a rebuild
+/// puts another one there when nobody does.
 final class FoldSlot: @unchecked Sendable {
     let fold: any EventFold
     var state: any FoldState

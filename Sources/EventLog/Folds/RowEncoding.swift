@@ -18,12 +18,13 @@ final class RowEncoding: Sendable {
     /// So many parts are made of a fold's rows, if they are many.
     private static let partsMax = 8
 
-    /// - Parameter threads: how many encode; with 0 only who asks for the rows does.
+    /// - Parameter threads: how many encode; with 0 the caller does, at once.
     init(_ rows: [(slot: FoldSlot, rows: any FrozenRows)], position: Position, threads: Int) {
         let parts = rows.flatMap { slot, rows in rows.split(into: Self.partsMax).map { (slot: slot, rows: $0) } }
         self.rows = parts
         self.position = position
         state = Monitor(State(results: Array(repeating: nil, count: parts.count)))
+        if threads == 0 { while encodeNext() {} }
         for _ in 0..<min(threads, parts.count) { WorkerThread.start { [self] in while encodeNext() {} } }
     }
 

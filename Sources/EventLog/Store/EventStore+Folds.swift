@@ -117,13 +117,17 @@ extension EventStore {
             if let encoding = progress.encoding { write(encoding, &progress) }
             return freeze(slots, &progress)
         }
+        var encoding: RowEncoding?
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
-            let encoding = RowEncoding(rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax)
-            rows = encoding.rows
-            try write(encoding)
+            let begun = RowEncoding(rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax)
+            encoding = begun
+            rows = begun.rows
+            try write(begun)
         } catch {
-            foldProgress.withLock { $0.unsaved = rows }
+            encoding?.stop()
+            // They are older than what was frozen meanwhile.
+            foldProgress.withLock { $0.unsaved = rows + $0.unsaved }
             throw error
         }
         for (slot, rows) in rows { settle(rows, in: slot) }

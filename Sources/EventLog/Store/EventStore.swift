@@ -419,6 +419,9 @@ public final class EventStore: Sendable {
         }
     }
 
+    /// Whether its path still leads to it, if it is open for writing.
+    var isStillNamed: Bool { lockFile?.isStillNamed ?? true }
+
     /// Writes what is in memory to the archive, gives unused room back, and ends the store's threads. Idempotent.
     ///
     /// After it returned, the files say where the journal ends: one that is shorter later is damage.

@@ -321,7 +321,7 @@ public final class Table<Key: TableKey, Row: TableRow>: @unchecked Sendable {
         return tries > 0 || triesMax <= limit
     }
 
-    /// `@unchecked Sendable`: one thread encodes, and settles afterwards.
+    /// `@unchecked Sendable`: one thread encodes; whoever settles does so behind it.
     final class Frozen: @unchecked Sendable {
         let prefix: UInt8
         let epoch: UInt64

@@ -284,14 +284,19 @@ struct DamagedLogs {
         }
     }
 
+    /// So many bytes of waiting events, and one event more, are in memory at once.
+    private static let aheadBytesMax = 4 << 20
+
     /// The events that follow what is held, without a gap, some at a time.
     private func nextAhead(of log: LogID, behind seq: Seq) throws -> [WaitingEvent]? {
         var events: [WaitingEvent] = []
+        var bytes = 0
         try side.read { transaction in
             try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq + 1)) { key, value in
                 guard key == Self.key(log, seq + 1 + Seq(events.count)) else { return false }
                 events.append(try value.withUnsafeBytes { try WaitingEvent(decoding: $0) })
-                return events.count < 4096
+                bytes += value.count
+                return events.count < 4096 && bytes < Self.aheadBytesMax
             }
         }
         return events.isEmpty ? nil : events

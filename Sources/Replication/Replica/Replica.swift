@@ -100,10 +100,11 @@ public final class Replica: Sendable {
         open.access = user == nil ? .existing : .readWrite
         // Cursor and outbox are written as soon as what they speak of is held: were that not durable, the hub would never be asked for it again.
         open.durability = .full
+        try StoreReplacement.checkNone(of: path)
         store = try ConversationStore.open(at: path, options: open)
         do {
             // One that began meanwhile found nobody who wrote here, and puts another store in this one's place.
-            try StoreReplacement.checkNone(of: path)
+            try StoreReplacement.checkNone(of: store.log)
             if exists == true, try store.log.lacksAdoptedSecrets {
                 throw EventLogError(.damaged, "\(path): the secret of a conversation is missing; run `convstore sync --verify`")
             }

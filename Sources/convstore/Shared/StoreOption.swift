@@ -56,11 +56,7 @@ struct StoreOption: ParsableArguments {
     /// Closes the store however the closure ends; a failing close counts unless something failed before, or only the archive had no room.
     func with<Result>(_ options: ConversationStoreOptions, _ body: (ConversationStore) throws -> Result) throws -> Result {
         let store = try open(options)
-        return try closing(store, store.close, isWriter: true) { store in
-            // What is written into a replica whose place another one takes, an erasure too, would be gone.
-            if case .readOnly = options.access {} else { try StoreReplacement.checkNone(of: path) }
-            return try body(store)
-        }
+        return try closing(store, store.close, isWriter: true, body)
     }
 
     func open(_ options: ConversationStoreOptions) throws -> ConversationStore {
@@ -70,9 +66,13 @@ struct StoreOption: ParsableArguments {
         options.rebuildProgress = { progress.update($0, $1) }
         // On a replica what is on its way to the hub is shown too. Read before the log: what is confirmed in between is in both, and shown once.
         var overlay: ReplicaOverlay?
-        if case .readOnly = options.access { overlay = try ReplicaOverlay(of: path) }
+        let writes = if case .readOnly = options.access { false } else { true }
+        if !writes { overlay = try ReplicaOverlay(of: path) }
+        // What is written into a replica whose place another one takes, an erasure too, would be gone; and an opening changes what is salvaged meanwhile.
+        if writes { try StoreReplacement.checkNone(of: path) }
         let store = try ConversationStore.open(at: path, options: options)
         do {
+            if writes { try StoreReplacement.checkNone(of: store.log) }
             try overlay?.show(in: store)
         } catch {
             try? store.close()
