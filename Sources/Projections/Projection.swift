@@ -110,7 +110,8 @@ final class ProjectionState<P: Projection>: FoldState {
 
         func split(into count: Int) -> [any FrozenRows] {
             let tables = parts.map { $0.split(into: count) }
-            return (0..<(tables.map(\.count).max() ?? 0)).map { number in Frozen(parts: tables.map { number < $0.count ? $0[number] : NoRows() }) }
+            // Without a row, or a table, it is one all the same: its position is written with it.
+            return (0..<(tables.map(\.count).max() ?? 1)).map { number in Frozen(parts: tables.map { number < $0.count ? $0[number] : NoRows() }) }
         }
     }
 

@@ -46,4 +46,15 @@ import Testing
         #expect(unsaved == (count > 0 ? [Self.key(0)] : []))
         for number in 0..<count { #expect(try table.row(at: Self.key(number))?.value == (number == 0 ? 99 : number % 7 == 3 ? nil : UInt64(number))) }
     }
+
+    private final class Tableless: Projection {
+        static let name = "tableless"
+        static let version: UInt32 = 1
+        init(tables: inout ProjectionTables) {}
+        func apply(_ event: RecordedEvent) {}
+    }
+
+    @Test("A projection without a table is one part: its position is saved too") func tableless() {
+        #expect(ProjectionState<Tableless>(source: nil).freeze().split(into: 8).count == 1)
+    }
 }
