@@ -192,6 +192,8 @@ struct DamagedLogs {
     ///
     /// - Returns: `false`: something of it must be asked for again.
     private mutating func judge(_ log: LogID, _ head: LogHead, _ held: Seq, in store: EventStore, _ trees: HeadCache) throws -> Bool {
+        // A log that was taken goes on, also where a full disk keeps what says so from being written.
+        let held = min(held, head.size)
         guard var tree = try trees.tree(of: log, through: held) else {
             throw EventLogError(.damaged, "\(store.path): the tree of \(log) at seq \(held) cannot be made")
         }

@@ -13,6 +13,17 @@ enum Lost {
         return events
     }
 
+    static func isEmpty(_ side: SideStore, in table: SideStore.TableName) throws -> Bool {
+        var isEmpty = true
+        try side.read { transaction in
+            try transaction.forEach(table, from: []) { _, _ in
+                isEmpty = false
+                return false
+            }
+        }
+        return isEmpty
+    }
+
     static func put(_ events: [RecordedEvent], in table: SideStore.TableName = SyncTables.lost, _ transaction: inout SideStore.Writing) throws {
         for event in events { try transaction.put(table, key(event), event.kept) }
     }

@@ -19,12 +19,14 @@ extension Replica {
             state.damaged = damaged
             state.forgetCursor()
             guard case .newest(_, let messages) = scope else { return [] }
-            return logs.map { Fetch(log: $0, from: 0, through: max(messages, 1)) }
+            // Of a conversation that is not among the newest the hub says nothing if it is not asked: what is suspect there would look lost.
+            let doubtful = try Lost.read(side, in: SyncTables.suspects).map(\.log).filter { if case .conversation = $0 { true } else { false } }
+            return Set(logs + doubtful).sorted().map { Fetch(log: $0, from: 0, through: max(messages, 1)) }
         }
     }
 
     /// Whether something may turn out to be lost when all that the hub has has come.
-    func hasSuspects() throws -> Bool { try !Lost.read(side, in: SyncTables.suspects).isEmpty }
+    func hasSuspects() throws -> Bool { try !Lost.isEmpty(side, in: SyncTables.suspects) }
 
     /// All that the hub has has come.
     ///

@@ -33,7 +33,7 @@ extension Replica {
             if cursor == nil || !isSameScope {
                 var isNew = isEmpty && progress == nil
                 // Of newest parts a new replica is sent only those that are wanted now: what is held of others would never be compared.
-                if case .newest = scope, !state.previews.isEmpty { isNew = false }
+                if case .newest = scope, try !isNothingBeside(state) { isNew = false }
                 cursor = isNew ? nil : Cursor(store: store.log.id, incarnation: 0, position: 0)
             }
             // Newest parts are compared as a whole.
@@ -55,6 +55,10 @@ extension Replica {
                 wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true,
                 takesProgress: !scope.isOfParts, progress: progress)
         }
+    }
+
+    private func isNothingBeside(_ state: borrowing State) throws -> Bool {
+        try state.previews.isEmpty && Lost.isEmpty(side, in: SyncTables.suspects) && Lost.isEmpty(side, in: SyncTables.ahead)
     }
 
     /// A hub that was set back to a moment between the cursor and this event knows the cursor, but not all that is held here.
