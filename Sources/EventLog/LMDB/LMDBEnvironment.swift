@@ -105,8 +105,16 @@ final class LMDBEnvironment: @unchecked Sendable {
         }
     }
 
+    /// With `gate` held: LMDB's handle is there for as long.
+    private func checkOpen() throws { if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") } }
+
     /// Opens the tables, which a writer creates if they are absent, unless told not to.
-    func tables(_ names: [String], creates: Bool = true) throws(LMDBError) -> [Table?] {
+    ///
+    /// - Throws: `EventLogError` `closed`; `LMDBError`.
+    func tables(_ names: [String], creates: Bool = true) throws -> [Table?] {
+        pthread_rwlock_rdlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        try checkOpen()
         var transaction: OpaquePointer?
         try LMDBError.check(mdb_txn_begin(handle, nil, isReadOnly ? UInt32(MDB_RDONLY) : 0, &transaction), "mdb_txn_begin")
         var result: [Table?] = []
@@ -249,7 +257,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     func read<R>(_ body: (borrowing ReadTransaction) throws -> R) throws -> R {
         pthread_rwlock_rdlock(gate)
         defer { pthread_rwlock_unlock(gate) }
-        if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        try checkOpen()
         if let pinned {
             // LMDB lets a transaction move between threads (MDB_NOTLS), not be used by two at once. One reading may ask for another.
             pthread_mutex_lock(pinned.lock)
@@ -294,7 +302,7 @@ final class LMDBEnvironment: @unchecked Sendable {
     func beginSnapshot() throws -> Snapshot {
         pthread_rwlock_rdlock(gate)
         do {
-            if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+            try checkOpen()
             // Nobody but this process lets the map of an environment grow that it writes.
             return Snapshot(try take {})
         } catch {
@@ -327,7 +335,7 @@ final class LMDBEnvironment: @unchecked Sendable {
         // As in `read`: a closing waits.
         pthread_rwlock_rdlock(gate)
         defer { pthread_rwlock_unlock(gate) }
-        if lock.withLock({ $0 }) { throw EventLogError(.closed, "the store is closed") }
+        try checkOpen()
         // A reader that was killed would keep what it saw from being used again, and the file would grow for as long as we live.
         var dead: CInt = 0
         mdb_reader_check(handle, &dead)
@@ -387,7 +395,10 @@ final class LMDBEnvironment: @unchecked Sendable {
         var readers: Int
     }
 
-    func information() -> Information {
+    func information() throws -> Information {
+        pthread_rwlock_rdlock(gate)
+        defer { pthread_rwlock_unlock(gate) }
+        try checkOpen()
         var info = MDB_envinfo()
         var stat = MDB_stat()
         mdb_env_info(handle, &info)

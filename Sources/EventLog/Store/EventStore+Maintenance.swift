@@ -11,7 +11,7 @@ extension EventStore {
     static let compactAtCloseBytesMax = 64 << 20
 
     func isWorthCompacting() throws -> Bool {
-        let information = archive.environment.information()
+        let information = try archive.environment.information()
         let pages = information.lastPage + 1
         guard pages * information.pageBytes <= Self.compactAtCloseBytesMax else { return false }
         return try archive.environment.freePages() * 16 > pages && pages > 64

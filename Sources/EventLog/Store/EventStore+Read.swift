@@ -316,7 +316,7 @@ extension EventStore {
         for slot in 0..<FileJournal.fileCount {
             if let file = try? File(FileJournal.path(path, slot), 0) { journalBytes += (try? file.size) ?? 0 }
         }
-        let information = archive.environment.information()
+        let information = try archive.environment.information()
         let events = max(snapshot.visible, state.position)
         return Statistics(
             events: events, conversations: conversations, messages: messages, journalBytes: journalBytes,

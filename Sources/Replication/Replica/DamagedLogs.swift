@@ -204,9 +204,9 @@ struct DamagedLogs {
                 secrets[log] = batch[0].secret
                 seeds = try Replica.seeds(batch[0].secret)
             }
-            // What the hub has erased since comes without its body.
+            // What the hub has erased since comes without its body: all such at once, or each would cost a round trip.
             if let first = batch.first(where: { !Salts.hasAll(of: [$0.event], seeds!) }) {
-                try side.write { try $0.delete(SyncTables.ahead, Self.key(log, first.event.seq)) }
+                try dropUnsalted(log, from: first.event.seq, seeds!)
                 reached[log] = first.event.seq - 1
                 return false
             }
@@ -228,6 +228,19 @@ struct DamagedLogs {
         healed[log] = head.size
         try end(log, aside)
         return true
+    }
+
+    /// Lets go of what stands beside a log from a seq on and cannot be checked.
+    private func dropUnsalted(_ log: LogID, from seq: Seq, _ seeds: PuncturedSeeds) throws {
+        try side.write { transaction in
+            var gone: [[UInt8]] = []
+            try transaction.forEach(SyncTables.ahead, from: Self.key(log, seq)) { key, value in
+                guard Self.isKey(key, of: log) else { return false }
+                if !Salts.hasAll(of: [try value.withUnsafeBytes { try WaitingEvent(decoding: $0) }.event], seeds) { gone.append(key) }
+                return true
+            }
+            for key in gone { try transaction.delete(SyncTables.ahead, key) }
+        }
     }
 
     /// A log comes to what its head said; or to what its own events did, which were set aside as they did not lead there.
