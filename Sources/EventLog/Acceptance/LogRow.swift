@@ -274,7 +274,31 @@ extension LogRow {
     }
 
     /// Numbers that no store reaches: what follows counts on from those below, which then cannot overflow.
-    private static var numbersMax: UInt64 { 1 << 60 }
+    static var numbersMax: UInt64 { 1 << 60 }
+
+    /// Of a log whose last seq is that: its slices, and the tree over their events.
+    static func places(_ reader: inout ByteReader, _ seq: Seq) throws(CodecError) -> (slices: [Slice], tree: CompactRange) {
+        var slices: [Slice] = []
+        var run: Position = 0
+        var next: Seq = 1
+        for _ in 0..<(try reader.count()) {
+            let (runStep, index, seqStep) = (try reader.varint(), try reader.varint(), try reader.varint())
+            let (count, messages) = (try reader.varint(), try reader.varint())
+            guard max(runStep, index, seqStep) < Self.numbersMax, 1...Self.numbersMax ~= count, messages <= count else { throw CodecError(.badValue) }
+            run += runStep
+            next += seqStep
+            guard run < Self.numbersMax, next + count - 1 <= seq else { throw CodecError(.badValue) }
+            slices.append(Slice(run: run, index: Int(index), firstSeq: next, count: Int(count), messages: Int(messages)))
+            next += count
+        }
+        // The row is the fold of just the events that lie in its slices: one that said more would have us look for what is not there.
+        guard next - 1 == seq else { throw CodecError(.badValue) }
+        let hashes = CompactRange.levels(begin: 0, end: next - 1).count
+        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else {
+            throw CodecError(.badValue)
+        }
+        return (slices, tree)
+    }
 
     /// Reads what `encode` and `encodeLanes` wrote. Throws `CodecError` for all else, also where the checksum held: whoever forges a value can make one.
     init(key: [UInt8], decoding bytes: UnsafeRawBufferPointer, replica: (UInt64) throws -> ReplicaID) throws {
@@ -312,25 +336,7 @@ extension LogRow {
             }
             open.append(stream)
         }
-        var run: Position = 0
-        var next: Seq = 1
-        for _ in 0..<(try reader.count()) {
-            let (runStep, index, seqStep) = (try reader.varint(), try reader.varint(), try reader.varint())
-            let (count, messages) = (try reader.varint(), try reader.varint())
-            guard max(runStep, index, seqStep) < Self.numbersMax, 1...Self.numbersMax ~= count, messages <= count else { throw CodecError(.badValue) }
-            run += runStep
-            next += seqStep
-            guard run < Self.numbersMax, next + count - 1 <= seq else { throw CodecError(.badValue) }
-            slices.append(Slice(run: run, index: Int(index), firstSeq: next, count: Int(count), messages: Int(messages)))
-            next += count
-        }
-        // The row is the fold of just the events that lie in its slices: one that said more would have us look for what is not there.
-        guard next - 1 == seq else { throw CodecError(.badValue) }
-        let hashes = CompactRange.levels(begin: 0, end: next - 1).count
-        guard let tree = CompactRange(end: next - 1, encoded: try reader.take(hashes * Hash256.byteCount)) else {
-            throw CodecError(.badValue)
-        }
-        self.tree = tree
+        (slices, tree) = try Self.places(&reader, seq)
         for _ in 0..<(try reader.count()) {
             var lane = Lane(replica: try replica(reader.varint()), mark: try reader.varint())
             var last: UInt64 = 0

@@ -229,12 +229,18 @@ final class Archive: Sendable {
     func drop(_ table: FoldTable) throws { try environment.write { try $0.drop(table.table) } }
 
     func row(_ log: LogID, _ transaction: borrowing ReadTransaction) throws -> LogRow? {
+        let names = transaction.lent
+        return try value(of: log, transaction) { key, value in try row(key, opened: value, names) }
+    }
+
+    /// Lends a log's row as it lies, when its checksum holds.
+    func value<R>(of log: LogID, _ transaction: borrowing ReadTransaction, _ body: (_ key: [UInt8], UnsafeRawBufferPointer) throws -> R) throws -> R? {
         let key = Self.key(log: log)
         guard let bytes = try transaction.get(logs, key) else {
             try checkAbsence(of: key, transaction)
             return nil
         }
-        return try row(key, bytes, transaction)
+        return try body(key, Self.open(key, bytes, "a log's row"))
     }
 
     /// Throws `damaged` if a log's row may be there under a key that changed on the disk: it would count as new, and take its first events again. Such a
@@ -252,9 +258,11 @@ final class Archive: Sendable {
     }
 
     func row(_ key: [UInt8], _ bytes: UnsafeRawBufferPointer, _ transaction: borrowing ReadTransaction) throws -> LogRow {
-        let value = try Self.open(key, bytes, "a log's row")
+        try row(key, opened: Self.open(key, bytes, "a log's row"), transaction.lent)
+    }
+
+    private func row(_ key: [UInt8], opened value: UnsafeRawBufferPointer, _ names: borrowing ReadTransaction) throws -> LogRow {
         do {
-            let names = transaction.lent
             return try LogRow(key: key, decoding: value) { number in
                 let key = Self.key(position: number)
                 guard let bytes = try names.get(replicas, key) else { throw CodecError(.badValue) }

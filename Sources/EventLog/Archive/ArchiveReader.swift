@@ -57,19 +57,23 @@ final class ArchiveReader {
     }
 
     /// The place of an event of a log.
-    func place(of seq: Seq, in row: LogRow) throws -> (run: DecodedRun, place: Int)? {
+    func place(of seq: Seq, in row: LogRow) throws -> (run: DecodedRun, place: Int)? { try place(of: seq, row.id, row.slices) }
+
+    func place(of seq: Seq, in places: LogPlaces) throws -> (run: DecodedRun, place: Int)? { try place(of: seq, places.id, places.slices) }
+
+    private func place(of seq: Seq, _ log: LogID, _ slices: [LogRow.Slice]) throws -> (run: DecodedRun, place: Int)? {
         var low = 0
-        var high = row.slices.count
+        var high = slices.count
         while low < high {
             let middle = (low + high) / 2
-            if row.slices[middle].firstSeq + Seq(row.slices[middle].count) <= seq { low = middle + 1 } else { high = middle }
+            if slices[middle].firstSeq + Seq(slices[middle].count) <= seq { low = middle + 1 } else { high = middle }
         }
-        guard low < row.slices.count, row.slices[low].firstSeq <= seq else { return nil }
-        let slice = row.slices[low]
+        guard low < slices.count, slices[low].firstSeq <= seq else { return nil }
+        let slice = slices[low]
         let run = try run(at: slice.run)
-        guard slice.index < run.slices.count, run.slices[slice.index].log == row.id, run.slices[slice.index].firstSeq == slice.firstSeq,
+        guard slice.index < run.slices.count, run.slices[slice.index].log == log, run.slices[slice.index].firstSeq == slice.firstSeq,
             run.slices[slice.index].range.count == slice.count
-        else { throw Archive.damaged(archive.path, "the row of log \(row.id) and the run at position \(slice.run) disagree at seq \(slice.firstSeq)") }
+        else { throw Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree at seq \(slice.firstSeq)") }
         return (run, run.slices[slice.index].range.lowerBound + Int(seq - slice.firstSeq))
     }
 

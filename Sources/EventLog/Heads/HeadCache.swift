@@ -81,7 +81,7 @@ package final class HeadCache: Sendable {
 
     private func older(_ log: LogID, _ seq: Seq, _ past: Past, _ effort: inout Effort) throws -> CompactRange? {
         var tree = past.trees.nearest(seq)
-        if let row = try row(log), row.tree.size <= seq, row.tree.size > tree.size { tree = row.tree }
+        if let archived = try places(log)?.tree, archived.size <= seq, archived.size > tree.size { tree = archived }
         try forEachLeaf(of: log, after: tree.size, through: seq, past.hashing, &effort) { leaf in
             tree.append(leaf)
             past.trees.note(tree)
@@ -107,17 +107,17 @@ package final class HeadCache: Sendable {
         }
     }
 
-    private func row(_ log: LogID) throws -> LogRow? {
-        try store.archive.environment.read { [store] in try store.archive.row(log, $0) }
+    private func places(_ log: LogID) throws -> LogPlaces? {
+        try store.archive.environment.read { [store] in try store.archive.places(log, $0) }
     }
 
     private func advance(_ log: LogID, _ seq: Seq, _ newest: Newest, _ effort: inout Effort) throws {
-        // Beyond the journal's events of the log, its row may be further than we are.
+        // Beyond the journal's events of the log, the archive may be further than we are.
         let (_, tailFirst, positions) = store.tailPlaces(of: log)
-        if positions.isEmpty || newest.tree.size + 1 < tailFirst, let row = try row(log), row.tree.size > newest.tree.size {
+        if positions.isEmpty || newest.tree.size + 1 < tailFirst, let archived = try places(log)?.tree, archived.size > newest.tree.size {
             // Asked for an older one first: the archived tree is where the next begins all the same.
-            newest.base = row.tree
-            newest.tree = row.tree
+            newest.base = archived
+            newest.tree = archived
             newest.leaves = []
         }
         guard seq > newest.tree.size else { return }

@@ -11,7 +11,7 @@ extension EventStore {
     /// The head of one log; `nil` if it has no events.
     public func head(of log: LogID) throws -> Head? {
         var tree = CompactRange()
-        if let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) { tree = row.tree }
+        if let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }) { tree = places.tree }
         try forEachLeaf(of: log, from: tree.size + 1) { leaf, _ in tree.append(leaf) }
         return tree.size == 0 ? nil : Head(log: log, size: tree.size, root: tree.root())
     }

@@ -3,8 +3,8 @@ extension EventStore {
     /// The runs of the archive that hold a log's events from a seq on, ascending. What they lack lies in the journal.
     package func runs(of log: LogID, from seq: Seq, through last: Seq = .max) throws -> [Position] {
         try checkOpen()
-        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) else { return [] }
-        return row.slices.filter { $0.firstSeq + Seq($0.count) > seq && $0.firstSeq <= last }.map(\.run)
+        guard let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }) else { return [] }
+        return places.slices.filter { $0.firstSeq + Seq($0.count) > seq && $0.firstSeq <= last }.map(\.run)
     }
 
     /// Gives those events of a run that are wanted, log by log: the closure says from which seq through which; `nil`: none of the log.
@@ -37,7 +37,7 @@ extension EventStore {
 
     /// The last seq of a log that the archive holds.
     package func archivedSeq(of log: LogID) throws -> Seq {
-        try archive.environment.read { [archive] in try archive.row(log, $0)?.archivedSeq } ?? 0
+        try archive.environment.read { [archive] in try archive.places(log, $0)?.archivedSeq } ?? 0
     }
 
     /// What the replica that made these ids is known to have made of a log: the greatest counter; 0: nothing.

@@ -51,8 +51,8 @@ extension EventStore {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
         let (_, first, positions) = tailPlaces(of: log)
-        let (row, archived) = try archive.environment.read { [archive] in (try archive.row(log, $0), try archive.state($0).position) }
-        if let slices = row?.slices, position < archived {
+        let (places, archived) = try archive.environment.read { [archive] in (try archive.places(log, $0), try archive.state($0).position) }
+        if let slices = places?.slices, position < archived {
             var low = 0
             var high = slices.count
             while low < high {
@@ -104,9 +104,9 @@ extension EventStore {
         let (snapshot, tailFirst, positions) = tailPlaces(of: log)
         var seq = first
         if positions.isEmpty || first < tailFirst {
-            let row = try archive.environment.read { [archive] in try archive.row(log, $0) }
-            if row == nil, positions.isEmpty { return }
-            guard try forEachArchived(of: row ?? LogRow(id: log, number: 0), &seq, through: last, archived) else { return }
+            let places = try archive.environment.read { [archive] in try archive.places(log, $0) }
+            if places == nil, positions.isEmpty { return }
+            guard try forEachArchived(of: places ?? LogPlaces(of: log), &seq, through: last, archived) else { return }
         }
         while seq <= last, !positions.isEmpty, seq < tailFirst + Seq(positions.count) {
             guard seq >= tailFirst, let (frame, index) = snapshot.frame(of: positions[Int(seq - tailFirst)]) else {
@@ -118,12 +118,12 @@ extension EventStore {
     }
 
     /// Answers whether the closure said so each time; `seq` is then the next.
-    private func forEachArchived(of row: LogRow, _ seq: inout Seq, through last: Seq, _ body: (DecodedRun, Int) throws -> Bool) throws -> Bool {
+    private func forEachArchived(of places: LogPlaces, _ seq: inout Seq, through last: Seq, _ body: (DecodedRun, Int) throws -> Bool) throws -> Bool {
         try withReader { reader in
-            let end = min(last, row.archivedSeq)
+            let end = min(last, places.archivedSeq)
             while seq <= end {
-                guard let (run, place) = try reader.place(of: seq, in: row) else {
-                    throw Archive.damaged(archive.path, "log \(row.id) has no seq \(seq) (I2)")
+                guard let (run, place) = try reader.place(of: seq, in: places) else {
+                    throw Archive.damaged(archive.path, "log \(places.id) has no seq \(seq) (I2)")
                 }
                 // The rest of this run's slice, without looking for each.
                 let rest = run.slices[Int(run.events[place].slice)].range.upperBound - place

@@ -64,9 +64,9 @@ extension EventStore {
     private func replay(
         _ log: LogID, from first: Position, through last: Position, _ snapshot: Tail.Snapshot, _ body: (RecordedEvent) throws -> Bool
     ) throws {
-        let row = try archive.environment.read { [archive] in try archive.row(log, $0) }
+        let places = try archive.environment.read { [archive] in try archive.places(log, $0) }
         let goes = try withReader { reader -> Bool in
-            for slice in row?.slices ?? [] where slice.run <= min(last, snapshot.archived) {
+            for slice in places?.slices ?? [] where slice.run <= min(last, snapshot.archived) {
                 let run = try reader.run(at: slice.run)
                 if run.position + Position(run.events.count) <= first { continue }
                 guard slice.index < run.slices.count, run.slices[slice.index].log == log else {
@@ -131,9 +131,9 @@ extension EventStore {
             else { return nil }
             return try frame.recorded(index)
         }
-        guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }) ?? (tailPositions.isEmpty ? nil : LogRow(id: log, number: 0))
+        guard let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }) ?? (tailPositions.isEmpty ? nil : LogPlaces(of: log))
         else { return }
-        let last = max(row.archivedSeq, tailPositions.isEmpty ? 0 : tailFirst + Seq(tailPositions.count) - 1)
+        let last = max(places.archivedSeq, tailPositions.isEmpty ? 0 : tailFirst + Seq(tailPositions.count) - 1)
         let first = max(range.lowerBound, 1)
         let end = min(range.upperBound, last)
         guard first <= end else { return }
@@ -141,7 +141,7 @@ extension EventStore {
             var seq = isReversed ? end : first
             while true {
                 let event: RecordedEvent
-                if let (run, place) = try reader.place(of: seq, in: row) {
+                if let (run, place) = try reader.place(of: seq, in: places) {
                     event = try run.recorded(at: place)
                 } else if let found = try fromTail(seq) {
                     event = found

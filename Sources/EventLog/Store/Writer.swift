@@ -96,7 +96,7 @@ final class Writer {
 
     /// A log's number, if it was ever heard of; keeps nothing in memory.
     func number(of log: LogID) throws -> UInt64? {
-        try known(log)?.row.number ?? archive.environment.read { try archive.row(log, $0)?.number }
+        try known(log)?.row.number ?? archive.environment.read { try archive.places(log, $0)?.number }
     }
 
     private func makeState(of log: LogID) throws -> LogState {
@@ -325,7 +325,7 @@ final class Writer {
     /// Makes the row name all slices that the archive holds by now.
     private func refresh(_ state: LogState) throws {
         guard state.hasStaleSlices else { return }
-        if let row = try archive.environment.read({ try archive.row(state.row.id, $0) }) { state.row.slices = row.slices }
+        if let places = try archive.environment.read({ try archive.places(state.row.id, $0) }) { state.row.slices = places.slices }
         state.hasStaleSlices = false
     }
 

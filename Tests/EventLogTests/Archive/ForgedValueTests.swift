@@ -15,6 +15,11 @@ import StoreTesting
         try value.withUnsafeBytes { try LogRow(key: key, decoding: $0) { ReplicaID(high: 0, low: $0) } }
     }
 
+    /// What is read of a row where no more than that is needed.
+    private static func places(_ key: [UInt8], _ value: [UInt8]) throws -> LogPlaces {
+        try value.withUnsafeBytes { try LogPlaces(of: key[0] == 0 ? .conversation(conversation(1)) : .user(user("ann")), decoding: $0) }
+    }
+
     private static func effect(_ kind: Event.Kind, _ seq: Seq, of target: Seq) throws -> Effect {
         let content: Event.Content =
             switch kind {
@@ -47,8 +52,13 @@ import StoreTesting
         for seed in 0..<UInt64(Self.seeds) {
             var mutation = Mutation(seed)
             let (key, value) = valid[Int(seed) % valid.count]
+            let mutated = mutation.of(value)
+            let places = try? Self.places(key, mutated)
             do {
-                try Self.use(Self.row(key, mutation.of(value)))
+                let row = try Self.row(key, mutated)
+                #expect(places?.number == row.number && places?.tree == row.tree && places?.archivedSeq == row.seq)
+                #expect(places?.slices.map(\.run) == row.slices.map(\.run) && places?.slices.map(\.index) == row.slices.map(\.index))
+                try Self.use(row)
                 taken += 1
             } catch is CodecError {}
         }

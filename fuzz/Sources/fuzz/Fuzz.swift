@@ -95,6 +95,7 @@ private enum Fuzz {
             _ = try? LogRow(key: [0] + [UInt8](repeating: 7, count: 16), decoding: UnsafeRawBufferPointer(rebasing: bytes[1...])) {
                 ReplicaID(high: 0, low: $0)
             }
+            _ = try? LogPlaces(of: .conversation(ConversationID(high: 7, low: 7)), decoding: UnsafeRawBufferPointer(rebasing: bytes[1...]))
             _ = try? Archive.State(decoding: UnsafeRawBufferPointer(rebasing: bytes[1...]))
         }
     }
