@@ -30,10 +30,8 @@ public struct RecordedEvent: Hashable, Sendable {
     public var targetSeq: Seq?
     /// Whether the text was erased: then `event.content` holds what the envelope still tells, with empty texts.
     public var isErased: Bool
-    /// SHA-256(salt ‖ body) of an erased body, by which the log's head is still checked.
-    public var commitment: Hash256?
-    /// What a newer version says of it beside that; hardly any event has it.
-    package var newer: Optional<NewerFields>
+    /// What hardly any event has: those that have not pay for one reference. `nil` if there is none of it, so that equal events are.
+    private var rare: Rare?
 
     public init(
         log: LogID, seq: Seq, position: Position, origin: Origin, hlc: HLC, event: Event, targetSeq: Seq?, isErased: Bool = false,
@@ -57,8 +55,33 @@ public struct RecordedEvent: Hashable, Sendable {
         self.event = event
         self.targetSeq = targetSeq
         self.isErased = isErased
-        self.commitment = commitment
-        self.newer = newer
+        rare = Rare.of(commitment, newer)
+    }
+
+    private final class Rare: Hashable, Sendable {
+        let commitment: Hash256?
+        let newer: NewerFields?
+
+        private init(_ commitment: Hash256?, _ newer: NewerFields?) { (self.commitment, self.newer) = (commitment, newer) }
+
+        @inline(__always) static func of(_ commitment: Hash256?, _ newer: NewerFields?) -> Rare? {
+            commitment == nil && newer == nil ? nil : Rare(commitment, newer)
+        }
+
+        static func == (left: Rare, right: Rare) -> Bool { left.commitment == right.commitment && left.newer == right.newer }
+        func hash(into hasher: inout Hasher) { hasher.combine(commitment) }
+    }
+
+    /// SHA-256(salt ‖ body) of an erased body, by which the log's head is still checked.
+    public var commitment: Hash256? {
+        get { rare?.commitment }
+        set { rare = Rare.of(newValue, newer) }
+    }
+
+    /// What a newer version says of it beside that.
+    package var newer: NewerFields? {
+        get { rare?.newer }
+        set { rare = Rare.of(commitment, newValue) }
     }
 }
 
@@ -140,10 +163,8 @@ extension Event {
         public var role: Role
         public var text: String
         public var isStreaming: Bool
-        public var replyTo: MessageID?
-        /// Attachments and opaque parts: a JSON array in canonical form (keys sorted, no spaces, ASCII), or `nil`.
-        public var parts: String?
-        public var requestID: String?
+        /// What few messages have: those that have not pay for one reference. `nil` if there is none of it, so that equal messages are.
+        private var rare: Rare?
 
         public init(
             id: MessageID, role: Role, text: String, isStreaming: Bool = false, replyTo: MessageID? = nil, parts: String? = nil,
@@ -153,9 +174,47 @@ extension Event {
             self.role = role
             self.text = text
             self.isStreaming = isStreaming
-            self.replyTo = replyTo
-            self.parts = parts
-            self.requestID = requestID
+            rare = Rare.of(replyTo, parts, requestID)
+        }
+
+        private final class Rare: Hashable, Sendable {
+            let replyTo: MessageID?
+            let parts: String?
+            let requestID: String?
+
+            private init(_ replyTo: MessageID?, _ parts: String?, _ requestID: String?) {
+                (self.replyTo, self.parts, self.requestID) = (replyTo, parts, requestID)
+            }
+
+            static func of(_ replyTo: MessageID?, _ parts: String?, _ requestID: String?) -> Rare? {
+                replyTo == nil && parts == nil && requestID == nil ? nil : Rare(replyTo, parts, requestID)
+            }
+
+            static func == (left: Rare, right: Rare) -> Bool {
+                left.replyTo == right.replyTo && left.parts == right.parts && left.requestID == right.requestID
+            }
+
+            func hash(into hasher: inout Hasher) {
+                hasher.combine(replyTo)
+                hasher.combine(parts)
+                hasher.combine(requestID)
+            }
+        }
+
+        public var replyTo: MessageID? {
+            get { rare?.replyTo }
+            set { rare = Rare.of(newValue, parts, requestID) }
+        }
+
+        /// Attachments and opaque parts: a JSON array in canonical form (keys sorted, no spaces, ASCII), or `nil`.
+        public var parts: String? {
+            get { rare?.parts }
+            set { rare = Rare.of(replyTo, newValue, requestID) }
+        }
+
+        public var requestID: String? {
+            get { rare?.requestID }
+            set { rare = Rare.of(replyTo, parts, newValue) }
         }
     }
 
