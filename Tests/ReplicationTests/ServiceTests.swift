@@ -134,4 +134,31 @@ import Testing
             #expect(healed.isService && healed.outbox.map(\.event.author) == [ada, bob])
         }
     }
+
+    @Test("A full copy stays one: what it holds beside the user's own would look lost") func fullCopy() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
+            let hub = try Hub(store: world.hubStore, options: .anyUser(services: [eve]))
+            let copy = try world.open(world.directory + "/copy", eve)
+            func end(_ scope: Scope) async throws -> ReplicaEvent? {
+                let session = World.Session()
+                session.connection = InProcess.connect(copy, to: hub, scope: scope) { event in session.log.withLock { $0.append(event) } }
+                try await eventually { session.isSettled || session.end != nil }
+                if session.end == nil { session.connection.end() }
+                try await eventually { session.end != nil }
+                return session.end
+            }
+            _ = try await end(.everything)
+            let head = try copy.store.log.head(of: .conversation(chat))
+            #expect(head != nil)
+            for scope in [Scope.mine, .newest(conversations: 1, messages: 1)] {
+                guard case .failed(let error as ReplicaError) = try await end(scope), error.code == .otherScope else {
+                    Issue.record("it was not refused")
+                    return
+                }
+            }
+            _ = try await end(.everything)
+            #expect(try copy.store.log.head(of: .conversation(chat)) == head && copy.lostEvents().isEmpty)
+        }
+    }
 }

@@ -17,6 +17,14 @@ extension Replica {
     }
 
     func hello(token: String, scope: Scope) throws -> Hello {
+        guard token.utf8.count <= WireLimits.tokenBytesMax else {
+            throw ReplicaError(.refused, "a token of \(token.utf8.count) bytes: no hub takes more than \(WireLimits.tokenBytesMax)")
+        }
+        // What it holds beside the user's own conversations would look like lost by the hub.
+        guard try scope == .everything || savedScope() != .everything else {
+            throw ReplicaError(
+                .otherScope, "\(store.log.path) is a full copy, and stays one: `convstore follow` syncs it; make a user's replica in another directory")
+        }
         // What the last session left unsaved must not be saved behind this: the hub proves that it goes on from the checkpoint that HELLO names.
         saveCursor()
         return try state.withLock { state in

@@ -8,6 +8,8 @@ public struct ReplicaError: Error, Sendable, CustomStringConvertible {
         public static var notReplica: Self { Self(.notReplica) }
         /// The replica is another user's.
         public static var otherUser: Self { Self(.otherUser) }
+        /// The replica is a copy of everything, and less was asked for.
+        public static var otherScope: Self { Self(.otherScope) }
         /// The hub's history contradicts what it showed before; the evidence is kept.
         public static var forked: Self { Self(.forked) }
         /// The hub sent what the protocol does not allow.

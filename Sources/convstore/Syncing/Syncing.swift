@@ -73,6 +73,8 @@ struct Syncing {
 
     private func salvage(_ screen: SyncScreen) throws {
         screen.clear()
+        // Told before it is done, as below.
+        Terminal.complain("\(path) is damaged: it is written anew of what can be read")
         let (saved, aside, lost) = try Replica.salvage(at: path, user: user)
         let beside = aside > 0 ? " (\(Quantity.count(aside)) of them kept aside until the hub has been asked)" : ""
         Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved\(beside), the hub is asked for the rest")
@@ -80,6 +82,8 @@ struct Syncing {
     }
 
     private func healSide() throws {
+        // Told before it is done: who is killed in between would never hear of it.
+        Terminal.complain("\(path)/sync is damaged: it is made anew of what can be read; events that were not sent yet may be lost")
         guard let (pending, lost) = try Replica.healSide(at: path, user: user) else { return }
         Terminal.complain(
             "\(path)/sync is damaged: made anew with \(Quantity.count(pending, "event")) of its outbox; what is held is compared with the hub")
