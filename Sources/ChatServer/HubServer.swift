@@ -7,12 +7,6 @@ public import Replication
 import ReplicationWebSocket
 public import ServiceLifecycle
 
-#if canImport(Glibc)
-    internal import Glibc
-#elseif canImport(Darwin)
-    internal import Darwin
-#endif
-
 /// A hub over HTTP: `/v1/sync` is its WebSocket, `/healthz`, `/readyz` and `/metrics` are for those who run it.
 ///
 /// Run it in a `ServiceGroup`. At a graceful shutdown no more connections are taken, every peer gets BYE and close code 1001, and `run` returns
@@ -60,7 +54,7 @@ public struct HubServer: Service {
             defer { group.cancelAll() }
             try await withGracefulShutdownHandler {
                 do { try await application.run() } catch let error as IOError {
-                    throw HubServerError(.cannotListen, "\(options.host):\(options.port) cannot be listened on: \(Self.why(error))")
+                    throw HubServerError(.cannotListen, "\(options.host):\(options.port) cannot be listened on: \(error.localizedDescription)")
                 } catch let error as SocketAddressError {
                     throw HubServerError(.cannotListen, "\(options.host) is no address of this machine: \(error)")
                 }
@@ -70,14 +64,6 @@ public struct HubServer: Service {
                 gate.close()
                 endpoint.shutdown()
             }
-        }
-    }
-
-    private static func why(_ error: IOError) -> String {
-        switch error.errnoCode {
-        case EADDRINUSE: "another program listens there; stop it, or name another port"
-        case EACCES: "only the system's own programs may listen there; name a port from 1024 on"
-        default: String(cString: strerror(error.errnoCode))
         }
     }
 
