@@ -44,7 +44,9 @@ public final class ConversationStore: Sendable {
     private init(_ path: String, _ options: ConversationStoreOptions) throws {
         let overlays = Overlays()
         let cacheShare = Double(max(0, options.cacheBytes)) / Double(ConversationStoreOptions.cacheBytesUsual)
-        let conversations = ProjectionFold<Conversations>(cacheShare: cacheShare, folded: { overlays.folded($0) }, installed: { overlays.forget() })
+        let conversations = ProjectionFold<Conversations>(
+            cacheShare: cacheShare, folded: FoldListener(isListening: { overlays.isListening }, told: { overlays.folded($0) }),
+            installed: { overlays.forget() })
         let changes = ChangeHub()
         var custom: [ObjectIdentifier: any EventFold] = [:]
         var folds: [any ComparableFold] = [conversations]

@@ -50,14 +50,26 @@ public struct ProjectionTables: ~Copyable {
     }
 }
 
+/// Who is told of each event that a state took, before readers see its effect.
+package struct FoldListener: Sendable {
+    /// Whether it would do anything with an event now.
+    var isListening: @Sendable () -> Bool
+    var told: @Sendable (RecordedEvent) -> Void
+
+    package init(isListening: @escaping @Sendable () -> Bool, told: @escaping @Sendable (RecordedEvent) -> Void) {
+        self.isListening = isListening
+        self.told = told
+    }
+}
+
 /// One state of a projection: its reducer and its tables.
 final class ProjectionState<P: Projection>: FoldState {
     let projection: P
     private let tables: [AnyTable]
     private let conversations: Conversations?
-    private let folded: (@Sendable (RecordedEvent) -> Void)?
+    private let folded: FoldListener?
 
-    init(source: FoldTable?, cacheShare: Double = 1, folded: (@Sendable (RecordedEvent) -> Void)? = nil) {
+    init(source: FoldTable?, cacheShare: Double = 1, folded: FoldListener? = nil) {
         var tables = ProjectionTables(source: source, cacheShare: cacheShare)
         projection = P(tables: &tables)
         conversations = projection as? Conversations
@@ -69,7 +81,17 @@ final class ProjectionState<P: Projection>: FoldState {
 
     func fold(_ event: borrowing RecordedEvent) throws {
         try projection.apply(event)
-        folded?(event)
+        folded?.told(event)
+    }
+
+    /// A projection of others may depend on the order of commits.
+    var foldsByLog: Bool { conversations != nil }
+
+    func fold(_ part: RunPart) throws {
+        guard let conversations else { return try part.forEachEvent { try fold($0) } }
+        try conversations.fold(part)
+        // Nobody reads what was folded before the lock is let go of: who listens by then is told in time.
+        if let folded, folded.isListening() { try part.forEachEvent { folded.told($0) } }
     }
 
     /// SHA-256 of the whole state.
@@ -127,7 +149,7 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
     private var state: ProjectionState<P>?
     private var failure: EventLogError?
     private let cacheShare: Double
-    private let folded: (@Sendable (RecordedEvent) -> Void)?
+    private let folded: FoldListener?
     private let installed: (@Sendable () -> Void)?
 
     /// - Parameters:
@@ -135,7 +157,7 @@ package final class ProjectionFold<P: Projection>: EventFold, @unchecked Sendabl
     ///   - folded: told of each event that a state took, before readers see its effect; of those that a rebuild folds anew, too.
     ///   - installed: told when another state is the one that is shown. No reader is let in meanwhile.
     package init(
-        cacheShare: Double = 1, folded: (@Sendable (RecordedEvent) -> Void)? = nil, installed: (@Sendable () -> Void)? = nil
+        cacheShare: Double = 1, folded: FoldListener? = nil, installed: (@Sendable () -> Void)? = nil
     ) {
         self.cacheShare = cacheShare
         self.folded = folded

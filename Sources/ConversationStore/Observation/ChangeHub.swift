@@ -49,10 +49,17 @@ final class ChangeHub: Sendable {
     }
 
     /// Events have become visible; if none are named, then some that were told of before. Called by the thread that committed them.
-    func committed(_ events: [RecordedEvent]) {
-        tap?(events)
+    ///
+    /// - Parameter events: makes them, which may cost more than all else here: asked only if somebody looks at them.
+    func committed(_ events: () -> [RecordedEvent]) {
+        var made: [RecordedEvent]?
+        if let tap {
+            made = events()
+            tap(made!)
+        }
         let (isIdle, hasLobbies) = state.withLock { ($0.observers.isEmpty, $0.lobbies > 0) }
         if isIdle { return }
+        let events = made ?? events()
         if events.isEmpty { return wakeAll() }
         var topics: Set<Topic> = [.everything]
         for event in events {

@@ -34,6 +34,12 @@ final class DecodedRun {
         var message = MessageID(high: 0, low: 0)
         var replyTo = MessageID(high: 0, low: 0)
         var position: Position = 0
+
+        /// Whether it is a message, or a chunk of one, with nothing beside its text: most events are.
+        @inline(__always) var isPlain: Bool {
+            guard hasMessage, !isErased, !hasExtra, restLength == 0 else { return false }
+            return kind == Event.Kind.chunkAppended.rawValue ? !hasReply : kind == Event.Kind.messageSent.rawValue && chunkIndex == 0
+        }
     }
 
     let position: Position
@@ -118,6 +124,9 @@ final class DecodedRun {
         let text = try texts.bytes(at: Int(events[place].textOffset), count: Int(events[place].textLength))
         return BodyParts(text: text, rest: rest(at: place))
     }
+
+    /// Texts that follow each other, of which all were decompressed.
+    func loadedText(_ range: Range<Int>) throws -> UnsafeRawBufferPointer { try texts.loadedBytes(range) }
 
     /// Decompresses all texts now: after that the run needs no decompressor, and may go to another thread.
     func loadTexts() throws { try texts.loadAll() }

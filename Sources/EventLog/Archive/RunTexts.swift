@@ -42,6 +42,17 @@ final class RunTexts {
 
     func loadAll() throws {
         for (index, frame) in frames.enumerated() where !frame.texts.isEmpty { try load(frame, index) }
+        // From here on nothing changes.
+        lastTexts = 0..<(frames.last?.texts.upperBound ?? 0)
+    }
+
+    /// The bytes of texts that may lie in several frames, all of which are loaded.
+    func loadedBytes(_ range: Range<Int>) throws -> UnsafeRawBufferPointer {
+        guard !range.isEmpty else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        guard lastTexts.lowerBound <= range.lowerBound, range.upperBound <= lastTexts.upperBound else {
+            throw RunError(position: position, underlying: CodecError(.badValue))
+        }
+        return UnsafeRawBufferPointer(start: base! + range.lowerBound, count: range.count)
     }
 
     /// Decompresses the frame in which a text lies, if it is not yet.

@@ -284,6 +284,13 @@ package func validText(of bytes: UnsafeRawBufferPointer) -> String {
 
 extension UnsafeRawBufferPointer {
     /// Whether no byte has its highest bit set; read eight at a time.
+    /// Whether it is UTF-8; false, too, where that takes a text of its own to tell.
+    @inline(__always) var isUTF8: Bool {
+        if isASCII { return true }
+        guard #available(macOS 26, iOS 26, *) else { return false }
+        return (try? UTF8Span(validating: bindMemory(to: UInt8.self).span)) != nil
+    }
+
     @inline(__always) fileprivate var isASCII: Bool {
         let words = count & ~7
         var found: UInt64 = 0

@@ -24,6 +24,10 @@ package protocol FoldState: AnyObject, Sendable {
     func prepare(_ events: UnsafeBufferPointer<RecordedEvent>)
     /// Folds one event: total, never refusing. Throws only when a row cannot be read.
     func fold(_ event: borrowing RecordedEvent) throws
+    /// Whether events of one log may be folded before those of another that were committed earlier: nothing of the state depends on how logs are interleaved.
+    var foldsByLog: Bool { get }
+    /// Folds events of a log where they lie, if it folds by log: just as one after the other.
+    func fold(_ part: RunPart) throws
     /// About how many bytes of memory the rows hold that the table does not have yet.
     var unsavedBytes: Int { get }
     /// What changed since it was last asked; later changes do not touch it.
@@ -45,6 +49,8 @@ package struct FrozenPlace: Sendable {
 
 extension FoldState {
     func prepare(_ events: UnsafeBufferPointer<RecordedEvent>) {}
+    var foldsByLog: Bool { false }
+    func fold(_ part: RunPart) throws { try part.forEachEvent { try fold($0) } }
 
     /// The rows are in the table now; for a state that nobody else reads.
     func settle(_ rows: any FrozenRows) {

@@ -25,11 +25,42 @@ final class FoldSlot: @unchecked Sendable {
         do {
             try state.fold(event)
         } catch {
-            isBroken = true
-            let typed = error as? EventLogError ?? EventLogError(.damaged, "\(error)")
-            let position = event.position
-            fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at position \(position): \(typed.message)"))
+            fail(error, "position \(event.position)")
         }
+    }
+
+    func apply(_ window: RunWindow) {
+        if isBroken { return }
+        var place = "position \(window.lastPosition + 1 - Position(window.ranks.count))"
+        do {
+            if state.foldsByLog {
+                for part in window.parts {
+                    do {
+                        try state.fold(part)
+                    } catch {
+                        place = "what follows position \(part.firstPosition - 1) in log \(part.log)"
+                        throw error
+                    }
+                }
+            } else {
+                try window.forEachEvent { event in
+                    do {
+                        try state.fold(event)
+                    } catch {
+                        place = "position \(event.position)"
+                        throw error
+                    }
+                }
+            }
+        } catch {
+            fail(error, place)
+        }
+    }
+
+    private func fail(_ error: any Error, _ place: String) {
+        isBroken = true
+        let typed = error as? EventLogError ?? EventLogError(.damaged, "\(error)")
+        fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at \(place): \(typed.message)"))
     }
 }
 

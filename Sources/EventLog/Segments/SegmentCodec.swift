@@ -76,6 +76,30 @@ package enum SegmentCodec {
             (try? EventCodec.checkCanonical(body: body.bytes, known: again.bytes)) != nil
         }
 
+        /// Checks the event at a place as ``event(of:at:)`` does, and does not make it if it can be judged where it lies.
+        mutating func check(_ run: DecodedRun, at place: Int) throws {
+            guard run.events[place].isPlain, try isSound(plain: place, of: run) else {
+                _ = try event(of: run, at: place)
+                return
+            }
+            envelope.removeAll()
+            body.removeAll()
+            run.encodeEnvelope(at: place, into: &envelope)
+            try run.body(at: place).encode(into: &body)
+        }
+
+        /// Whether an event of a usual kind is surely one that a store may hold: from its parts its bytes are made in one way only.
+        private func isSound(plain place: Int, of run: DecodedRun) throws -> Bool {
+            guard case .conversation = run.slices[Int(run.events[place].slice)].log, run.events[place].target < run.events[place].seq,
+                run.events[place].textLength <= EventLimits.textBytesMax
+            else { return false }
+            do {
+                return try run.body(at: place).text.isUTF8
+            } catch {
+                throw SegmentError(.malformed, "\(error)")
+            }
+        }
+
         /// The event at a place, of which `envelope` and `body` hold the canonical bytes then (no body, if it was erased).
         mutating func event(of run: DecodedRun, at place: Int) throws -> RecordedEvent {
             let item = run.events[place]

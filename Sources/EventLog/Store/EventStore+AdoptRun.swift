@@ -49,7 +49,7 @@ extension EventStore {
                 journal!.skip(through: adoption.state.position)
                 // In this order: whoever looks at the tail and then at the archive misses nothing.
                 tail.adopt(through: adoption.state.position)
-                fold(adopted: runs.map(\.0.events), isLater: foldsLater && !options.runsInline)
+                fold(adopted: runs.map(\.0), through: adoption.state.position, isLater: foldsLater && !options.runsInline)
                 return Dictionary(uniqueKeysWithValues: last)
             }
         }
@@ -182,7 +182,6 @@ private struct RunAdoption {
                 throw EventLogError(.invalidArgument, "log \(slice.log): seq \(slice.firstSeq) cannot follow \(held) (I2)")
             }
         }
-        let effects = run.effects
         for (index, slice) in run.slices.enumerated() {
             let place = places[slice.log]!
             let held = logs[place].row.seq
@@ -197,7 +196,7 @@ private struct RunAdoption {
                 throw Archive.damaged(archive.path, "the secret of log \(slice.log) is missing")
             }
             let messages = logs[place].row.messages
-            for event in slice.range { logs[place].row.apply(effects[event]) }
+            try logs[place].row.apply(run.run, slice.range)
             logs[place].row.tree.append(try run.tree(of: index, seeds))
             let sent = logs[place].row.messages - messages
             logs[place].row.slices.append(
@@ -210,7 +209,7 @@ private struct RunAdoption {
         run.move(to: position)
         var bytes = run.bytes
         try DecodedRun.move(&bytes, from: SegmentCodec.position, to: position)
-        state.position += Position(run.events.count)
+        state.position += Position(run.eventCount)
         state.runs += 1
         state.rawBytes += UInt64(run.rawBytes)
         state.compressedBytes += UInt64(bytes.count)

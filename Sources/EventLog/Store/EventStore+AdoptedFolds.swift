@@ -3,20 +3,33 @@ extension EventStore {
     /// Folds events of runs that were just taken in, of which nothing is in the tail. By who leads and holds `maintenance`.
     ///
     /// - Parameter isLater: a thread of its own does it, while the next runs are written; others wait for it (``lead(_:)``, ``maintain(_:)``).
-    func fold(adopted runs: [[RecordedEvent]], isLater: Bool) {
+    func fold(adopted runs: [PreparedRun], through last: Position, isLater: Bool) {
         endFolding(saving: .whileMoreWaits)
-        let folding = AdoptedFolding(through: runs.last?.last?.position ?? 0)
+        let folding = AdoptedFolding(through: last)
         adoptedFolding.withLock { $0 = folding }
         let fold: @Sendable () -> Void = { [self] in
-            for events in runs {
-                if !folds.isEmpty { foldProgress.withLock { _ in apply(events) { min($0 + Self.eventsALock, events.count) } } }
-                options.observer?(events)
+            for run in runs {
+                if !folds.isEmpty { foldProgress.withLock { _ in apply(run) } }
+                options.observer? { run.events() }
             }
             folding.end()
         }
         if isLater { return WorkerThread.start(fold) }
         fold()
         endFolding(saving: .now)
+    }
+
+    /// How many adopted events are folded before readers get their turn: more than of those that are appended, as most of the work is done once for what
+    /// follows each other in a log.
+    private static let adoptedALock = 4096
+
+    private func apply(_ run: PreparedRun) {
+        run.forEachWindow(of: Self.adoptedALock) { window in
+            foldLock.write {
+                for slot in folds { slot.apply(window) }
+                foldedPosition = window.lastPosition
+            }
+        }
     }
 
     /// Whether rows that are due are saved, and when they are due.

@@ -150,7 +150,7 @@ extension EventStore {
     /// What was written before and is synced now becomes visible in the log: whoever waits for it looks again.
     func show(through position: Position) {
         tail.show(through: position)
-        options.observer?([])
+        options.observer? { [] }
     }
 
     /// One frame takes what waits, up to so much; a single request may be larger, up to `requestBytesMax`.
@@ -292,7 +292,7 @@ extension EventStore {
         writing.withLock { $0.failure = nil }
         fold(leader.events, breaks: breaks, frame: frame)
         if isSynced { tail.show(through: last) } else { leader.hasUnsynced = true }
-        if !leader.events.isEmpty { options.observer?(leader.events) }
+        if !leader.events.isEmpty { options.observer? { leader.events } }
         if tail.bytes >= flushBytes { requestFlush() }
         return results
     }

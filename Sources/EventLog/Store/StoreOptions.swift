@@ -26,8 +26,8 @@ public struct StoreOptions: Sendable {
     /// Called while opening has to fold archived events: how many are done, of how many.
     package var foldProgress: (@Sendable (UInt64, UInt64) throws -> Void)?
     /// Told of events that have just become visible, in commit order, by the thread that committed them; of none when a relaxed store's sync showed
-    /// in the log what was folded before.
-    package var observer: (@Sendable ([RecordedEvent]) -> Void)?
+    /// in the log what was folded before. The events may have to be made for it: it asks for them if it needs them.
+    package var observer: (@Sendable (_ events: () -> [RecordedEvent]) -> Void)?
     /// The file `sync` that a store is made with, if it is made: nobody sees it without, whenever its making is cut off.
     package var side: [SideStore.TableName: [SideStore.Record]]?
     /// For whoever saves what can be read: logs whose secrets cannot be are as good as absent, and the others' can be had.

@@ -54,21 +54,45 @@ package final class Conversations: Projection {
     package func apply(_ event: RecordedEvent) throws {
         let id = event.event.conversation
         switch event.event.content {
-        case .conversationCreated(let kind, let title, let participants): try create(id, kind, title, participants, event)
         case .preferenceSet(let key, let value):
             try members.update(MemberKey(UserHash(event.event.author), id)) { row in
                 row = row ?? MemberRow()
                 if !event.isErased { row!.setPreference(key, value, Stamp(event)) }
                 lobbies.prefers(event.event.author, id, row!.shown)
             }
-        default:
-            try rows.update(id) { row in
-                // An event of a conversation that is not known changes nothing.
-                guard case .some = row else { return }
-                row!.seq = max(row!.seq, event.seq)
-                try apply(event, to: &row!)
+        default: try rows.update(id) { try apply(event, to: &$0) }
+        }
+    }
+
+    /// Folds events of a log where they lie, just as `apply` would one after the other.
+    func fold(_ part: RunPart) throws {
+        guard case .conversation(let id) = part.log else { return try part.forEachEvent { try apply($0) } }
+        try rows.update(id) { row in
+            try part.forEachPiece { piece in
+                switch piece {
+                case .message(let message):
+                    guard case .some = row else { return }
+                    row!.seq = max(row!.seq, message.seq)
+                    let new = MessageRow(
+                        id: message.id, seq: message.seq, author: UInt32(row!.addPerson(message.author)), role: .user, state: .complete,
+                        sentAt: message.sentAt, text: trustedText(of: message.text))
+                    try send(new, replyTo: message.replyTo, parts: nil, message.hlc, id, &row!)
+                case .chunks(let chunks):
+                    guard case .some = row else { return }
+                    row!.seq = max(row!.seq, chunks.seq)
+                    try append(trustedText(of: chunks.text), chunks.count, to: chunks.target, id, &row!)
+                case .event(let event): try apply(event, to: &row)
+                }
             }
         }
+    }
+
+    private func apply(_ event: RecordedEvent, to row: inout ConversationRow?) throws {
+        if case .conversationCreated(let kind, let title, let participants) = event.event.content { return try create(kind, title, participants, event, &row) }
+        // An event of a conversation that is not known changes nothing.
+        guard case .some = row else { return }
+        row!.seq = max(row!.seq, event.seq)
+        try apply(event, to: &row!)
     }
 
     /// Takes note of an event that nothing is to be shown of: that it was there.
@@ -76,23 +100,24 @@ package final class Conversations: Projection {
         try rows.update(event.event.conversation) { row in if case .some = row { row!.seq = max(row!.seq, event.seq) } }
     }
 
-    private func create(_ id: ConversationID, _ kind: Event.ConversationKind, _ title: String?, _ participants: [UserID], _ event: RecordedEvent) throws {
-        try rows.update(id) { row in
-            guard case .none = row else { return }
-            var new = ConversationRow()
-            new.kind = kind
-            new.seq = event.seq
-            new.order = event.hlc
-            if let title { new.title.write(title, Stamp(event)) }
-            for user in [event.event.author] + participants where new.setParticipant(user, true) {
-                try members.update(MemberKey(UserHash(user), id)) { member in
-                    member = member ?? MemberRow()
-                    member!.isIn = true
-                }
-                lobbies.joined(id, new.order, user)
+    private func create(
+        _ kind: Event.ConversationKind, _ title: String?, _ participants: [UserID], _ event: RecordedEvent, _ row: inout ConversationRow?
+    ) throws {
+        guard case .none = row else { return }
+        let id = event.event.conversation
+        var new = ConversationRow()
+        new.kind = kind
+        new.seq = event.seq
+        new.order = event.hlc
+        if let title { new.title.write(title, Stamp(event)) }
+        for user in [event.event.author] + participants where new.setParticipant(user, true) {
+            try members.update(MemberKey(UserHash(user), id)) { member in
+                member = member ?? MemberRow()
+                member!.isIn = true
             }
-            row = new
+            lobbies.joined(id, new.order, user)
         }
+        row = new
     }
 
     private func apply(_ event: RecordedEvent, to row: inout ConversationRow) throws {
@@ -116,15 +141,7 @@ package final class Conversations: Projection {
             if isIn { lobbies.joined(id, row.order, user) } else { lobbies.left(id, row.order, user) }
         case .messageSent(let message): try send(message, event, &row)
         case .chunkAppended(_, _, let text):
-            try edit(target, id, &row) { message, row in
-                guard message.state == .streaming else { return 0 }
-                message.isErased = message.isErased || event.isErased
-                if row.last?.seq == target { row.last!.grow(message, by: text) }
-                message.text += text
-                message.chunks += 1
-                rows.grew(by: text.utf8.count)
-                return text.utf8.count
-            }
+            try append(text, 1, isErased: event.isErased, to: target, id, &row)
         case .messageCompleted(_, let finishReason, let usage):
             try close(target, id, .complete, &row) { message in
                 if finishReason == nil, usage == nil { return }
@@ -175,15 +192,26 @@ package final class Conversations: Projection {
     }
 
     private func send(_ message: Event.Message, _ event: RecordedEvent, _ row: inout ConversationRow) throws {
-        let id = event.event.conversation
-        let author = row.addPerson(event.event.author)
-        var new = MessageRow(
-            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: message.isStreaming ? .streaming : .complete,
+        let new = MessageRow(
+            id: message.id, seq: event.seq, author: UInt32(row.addPerson(event.event.author)), role: message.role,
+            state: message.isStreaming ? .streaming : .complete,
             isErased: event.isErased, sentAt: event.origin.hlc.milliseconds, text: message.text)
-        if message.replyTo != nil || message.parts != nil {
+        try send(new, replyTo: message.replyTo, parts: message.parts, event.hlc, event.event.conversation, &row)
+        if message.isStreaming {
+            let stream = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
+            try streams.put(stream, at: PageKey(event.event.conversation, event.seq))
+        }
+    }
+
+    /// A message whose author has a number in the conversation.
+    private func send(
+        _ message: consuming MessageRow, replyTo: MessageID?, parts: String?, _ hlc: HLC, _ id: ConversationID, _ row: inout ConversationRow
+    ) throws {
+        var new = message
+        if replyTo != nil || parts != nil {
             new.editRare {
-                $0.replyTo = message.replyTo
-                $0.parts = message.parts
+                $0.replyTo = replyTo
+                $0.parts = parts
             }
         }
         // The newest page lies in the row itself until it is full and another message comes.
@@ -193,32 +221,42 @@ package final class Conversations: Projection {
                 pages.grew(by: full.textBytes)
                 try pages.put(full, at: PageKey(id, row.pages - 1))
             }
-            row.addPage(firstSeq: event.seq)
+            row.addPage(firstSeq: new.seq)
         }
         let state = new.shownState
         let snippet = ConversationRow.snippet(new.shownText)
-        try row.open.append(new)
-        rows.grew(by: 120 + message.text.utf8.count)
-        if message.role == .system {
+        rows.grew(by: 120 + new.text.utf8.count)
+        if new.role == .system {
             if row.systems.count == ConversationRow.systemsMax { row.systems.replaceSubrange(..<2, with: [0]) }
-            row.systems.append(event.seq)
+            row.systems.append(new.seq)
         }
         row.messages += 1
         row.live += 1
         let live = row.live
-        row.editPerson(author) {
-            $0.mark = event.seq
+        row.editPerson(Int(new.author)) {
+            $0.mark = new.seq
             $0.liveToMark = live
         }
         row.last = ConversationRow.Last(
-            id: message.id, seq: event.seq, author: UInt32(author), role: message.role, state: state, sentAt: event.origin.hlc.milliseconds,
-            snippet: snippet)
+            id: new.id, seq: new.seq, author: new.author, role: new.role, state: state, sentAt: new.sentAt, snippet: snippet)
+        try row.open.append(new)
         let old = row.order
-        row.order = max(old, event.hlc)
+        row.order = max(old, hlc)
         if !lobbies.isEmpty { lobbies.moved(id, from: old, to: row.order, for: row.participants) }
-        if message.isStreaming {
-            let stream = StreamRow(message: message.id, author: event.event.author, replica: event.origin.replica)
-            try streams.put(stream, at: PageKey(id, event.seq))
+    }
+
+    /// Adds so many chunks' text to the message that they name.
+    private func append(
+        _ text: String, _ chunks: UInt32, isErased: Bool = false, to target: Seq, _ id: ConversationID, _ row: inout ConversationRow
+    ) throws {
+        try edit(target, id, &row) { message, row in
+            guard message.state == .streaming else { return 0 }
+            message.isErased = message.isErased || isErased
+            if row.last?.seq == target { row.last!.grow(message, by: text) }
+            message.text += text
+            message.chunks += chunks
+            rows.grew(by: text.utf8.count)
+            return text.utf8.count
         }
     }
 

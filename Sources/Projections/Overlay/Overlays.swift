@@ -108,9 +108,12 @@ package final class Overlays: Sendable {
         state.withLock { state in change(id, &state) { $0.extendPreview(by: events) } }
     }
 
+    /// Whether anything is pending or overlaid that a confirmed event may concern.
+    package var isListening: Bool { hasLanes.load(ordering: .acquiring) || !isEmpty }
+
     /// An event became part of the confirmed state.
     package func folded(_ event: RecordedEvent) {
-        guard hasLanes.load(ordering: .acquiring) || !isEmpty else { return }
+        guard isListening else { return }
         state.withLock { state in
             note(event, &state)
             let id = event.event.conversation

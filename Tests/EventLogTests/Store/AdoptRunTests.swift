@@ -365,7 +365,8 @@ import Testing
         let mayGoOn = Monitor(true)
         var options = options(tally)
         options.observer = { events in
-            observed.withLock { $0 += events.map(\.position) }
+            let positions = events().map(\.position)
+            observed.withLock { $0 += positions }
             mayGoOn.withLock(waitingWhile: { !$0 }) { _ in }
         }
         var store = try EventStore.open(at: directory.store, options: options)
