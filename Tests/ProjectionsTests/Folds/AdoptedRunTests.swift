@@ -54,6 +54,20 @@ import Testing
                 Event(conversation: id, author: users[0], content: .conversationCreated(kind: .assistant, title: nil, participants: users))
             }
             var next: UInt64 = 0
+            // Two answers at once: a chunk of the one may follow one of the other.
+            for id in conversations {
+                let messages = [MessageID(high: ~seed, low: id.low * 2), MessageID(high: ~seed, low: id.low * 2 + 1)]
+                for message in messages {
+                    let sent = Event.Message(id: message, role: .assistant, text: "", isStreaming: true)
+                    events.append(Event(conversation: id, author: users[1], content: .messageSent(sent)))
+                }
+                for index in 0..<UInt32(20) {
+                    for (place, message) in messages.enumerated() {
+                        let chunk = Event.Content.chunkAppended(message: message, index: index, text: place == 0 ? "first " : "segundo ñ")
+                        events.append(Event(conversation: id, author: users[1], content: chunk))
+                    }
+                }
+            }
             for _ in 0..<40 {
                 let id = random.element(conversations)
                 next += 1
@@ -104,16 +118,20 @@ import Testing
         #expect(runs.flatMap { $0.events() } == hub.events)
         for size in [1, 2, 7, 64, 500, 1 << 20] {
             let state = ProjectionState<Conversations>(source: nil)
+            // What readers who come in between two windows see is a fold of the first so many events.
+            let prefix = ProjectionState<Conversations>(source: nil)
             var told: [RecordedEvent] = []
-            var last: Position = 0
             for run in runs {
                 run.forEachWindow(of: size) { window in
                     #expect(throws: Never.self) {
                         for part in window.parts { try state.fold(part) }
-                        try window.forEachEvent { told.append(copy $0) }
+                        try window.forEachEvent {
+                            told.append(copy $0)
+                            try prefix.fold($0)
+                        }
+                        if size >= 64 { #expect(try state.digest() == prefix.digest()) }
                     }
-                    last = window.lastPosition
-                    #expect(last == told.last?.position)
+                    #expect(window.lastPosition == told.last?.position)
                 }
             }
             #expect(told == hub.events)
