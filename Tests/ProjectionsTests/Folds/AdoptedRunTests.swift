@@ -22,7 +22,7 @@ import Testing
             try store.take(FoldTests.talk(seed, 900))
             try store.log.flush()
             // A receipt that says nothing new is a duplicate.
-            _ = try store.log.appendBlocking(Self.streams(seed).map { Submission($0) })
+            _ = try store.log.appendBlocking(Self.fromDevices(Self.streams(seed), seed))
             try store.log.flush()
             for event in try store.events() where random.chance(0.05) {
                 switch event.event.content {
@@ -43,6 +43,17 @@ import Testing
             #expect(runs.count >= 2 && position == Position(events.count) + 1)
             for event in events where secrets[event.log] == nil { secrets[event.log] = try store.log.secret(of: event.log) }
             try store.close()
+        }
+
+        /// Half of the users write at devices, whose lanes stand beside the store's own.
+        private static func fromDevices(_ events: [Event], _ seed: UInt64) -> [Submission] {
+            var counters: [LogID: [UserID: UInt64]] = [:]
+            return events.map { event in
+                guard event.author.string.utf8.last! & 1 == 0 else { return Submission(event) }
+                counters[event.log, default: [:]][event.author, default: 0] += 1
+                let replica = ReplicaID(high: seed, low: UInt64(event.author.string.utf8.last!))
+                return Submission(event, origin: Origin(replica: replica, counter: counters[event.log]![event.author]!, hlc: HLC(rawValue: 1 << 40)))
+            }
         }
 
         /// Long answers that interleave, with texts of every length of UTF-8, and their ends.
