@@ -13,6 +13,8 @@ final class RunTexts {
     private let value: [UInt8]
     private let frames: [Frame]
     private var isLoaded: [Bool]
+    /// Whether all frames are.
+    private var isWhole = false
     /// Where the texts lie that were decompressed last: the next that is asked for is among them, mostly.
     private var lastTexts = 0..<0
     private var base: UnsafeMutableRawPointer?
@@ -42,14 +44,14 @@ final class RunTexts {
 
     func loadAll() throws {
         for (index, frame) in frames.enumerated() where !frame.texts.isEmpty { try load(frame, index) }
-        // From here on nothing changes.
-        lastTexts = 0..<(frames.last?.texts.upperBound ?? 0)
+        isWhole = true
     }
 
-    /// The bytes of texts that may lie in several frames, all of which are loaded.
+    /// The bytes of texts that follow each other, in as many frames as they may be, of which all are loaded; ``bytes(at:count:)`` has told of each that it
+    /// is in one.
     func loadedBytes(_ range: Range<Int>) throws -> UnsafeRawBufferPointer {
         guard !range.isEmpty else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-        guard lastTexts.lowerBound <= range.lowerBound, range.upperBound <= lastTexts.upperBound else {
+        guard isWhole, range.upperBound <= frames.last?.texts.upperBound ?? 0 else {
             throw RunError(position: position, underlying: CodecError(.badValue))
         }
         return UnsafeRawBufferPointer(start: base! + range.lowerBound, count: range.count)

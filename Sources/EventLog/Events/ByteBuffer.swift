@@ -283,7 +283,6 @@ package func validText(of bytes: UnsafeRawBufferPointer) -> String {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether no byte has its highest bit set; read eight at a time.
     /// Whether it is UTF-8; false, too, where that takes a text of its own to tell.
     @inline(__always) var isUTF8: Bool {
         if isASCII { return true }
@@ -291,6 +290,7 @@ extension UnsafeRawBufferPointer {
         return (try? UTF8Span(validating: bindMemory(to: UInt8.self).span)) != nil
     }
 
+    /// Whether no byte has its highest bit set; read eight at a time.
     @inline(__always) fileprivate var isASCII: Bool {
         let words = count & ~7
         var found: UInt64 = 0

@@ -25,42 +25,35 @@ final class FoldSlot: @unchecked Sendable {
         do {
             try state.fold(event)
         } catch {
-            fail(error, "position \(event.position)")
+            fail(error, at: event.position)
         }
     }
 
     func apply(_ window: RunWindow) {
         if isBroken { return }
-        var place = "position \(window.lastPosition + 1 - Position(window.ranks.count))"
+        // Of the part that is folded, where parts are: the event may be a later one of its log.
+        var position: Position = 0
         do {
-            if state.foldsByLog {
+            if state.foldsByLog, !window.dependsOnOrder {
                 for part in window.parts {
-                    do {
-                        try state.fold(part)
-                    } catch {
-                        place = "what follows position \(part.firstPosition - 1) in log \(part.log)"
-                        throw error
-                    }
+                    position = part.firstPosition
+                    try state.fold(part)
                 }
             } else {
                 try window.forEachEvent { event in
-                    do {
-                        try state.fold(event)
-                    } catch {
-                        place = "position \(event.position)"
-                        throw error
-                    }
+                    position = event.position
+                    try state.fold(event)
                 }
             }
         } catch {
-            fail(error, place)
+            fail(error, at: position)
         }
     }
 
-    private func fail(_ error: any Error, _ place: String) {
+    private func fail(_ error: any Error, at position: Position) {
         isBroken = true
         let typed = error as? EventLogError ?? EventLogError(.damaged, "\(error)")
-        fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at \(place): \(typed.message)"))
+        fold.fail(EventLogError(typed.code, "the projection \(fold.name) cannot go on at position \(position): \(typed.message)"))
     }
 }
 

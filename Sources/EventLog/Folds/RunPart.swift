@@ -99,6 +99,9 @@ struct RunWindow {
     let ranks: Range<Int>
     /// The same events by log.
     let parts: [RunPart]
+    /// Whether a user's log has other events than preferences: they name no conversation, and are folded as if of that with the number 0, which somebody may
+    /// have. Then it counts which was committed first.
+    let dependsOnOrder: Bool
     fileprivate let base: Position
 
     var lastPosition: Position { base + run.events[Int(run.order[ranks.upperBound - 1])].position }
@@ -121,14 +124,19 @@ struct RunWindow {
             // Of the run's own positions, which are one for each rank.
             let limit = run.position + Position(end)
             var parts: [RunPart] = []
+            var dependsOnOrder = false
             for (slice, first) in next.enumerated() {
                 var place = first
                 while place < run.slices[slice].range.upperBound, run.events[place].position < limit { place += 1 }
                 if place == first { continue }
                 parts.append(RunPart(run, first..<place, base: base))
                 next[slice] = place
+                guard case .user = run.slices[slice].log else { continue }
+                for place in first..<place where run.events[place].isErased || run.events[place].kind != Event.Kind.preferenceSet.rawValue {
+                    dependsOnOrder = true
+                }
             }
-            body(RunWindow(run: run, ranks: start..<end, parts: parts, base: base))
+            body(RunWindow(run: run, ranks: start..<end, parts: parts, dependsOnOrder: dependsOnOrder, base: base))
             start = end
         }
     }
