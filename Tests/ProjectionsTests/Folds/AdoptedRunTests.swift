@@ -181,4 +181,34 @@ import Testing
         #expect(Dictionary(grouping: seen.prefix(expected.count), by: \.log) == Dictionary(grouping: expected, by: \.log))
         try store.close()
     }
+
+    @Test("An erased preference names no conversation: it is folded in commit order, should somebody have the one with the number 0", arguments: [false, true])
+    func namesNone(_ isErased: Bool) throws {
+        let scratch = try Scratch()
+        let hub = try scratch.open()
+        let users = try ["ann", "bob"].map { try #require(UserID($0)) }
+        let none = ConversationID(high: 0, low: 0)
+        try hub.take([
+            Event(conversation: none, author: users[0], content: .conversationCreated(kind: .group, title: nil, participants: users)),
+            Event(conversation: none, author: users[1], content: .preferenceSet(key: "pinned", value: "1")),
+            Event(conversation: none, author: users[0], content: .participantLeft(users[1])),
+        ])
+        try hub.log.flush()
+        if isErased { try hub.log.erase(log: .user(users[1]), seq: 1) }
+        var secrets: [LogID: [UInt8]] = [:]
+        for log in [LogID.conversation(none), .user(users[1])] { secrets[log] = try hub.log.secret(of: log) }
+        let bytes = try #require(try hub.log.storedRun(containing: 1)).bytes
+        try hub.close()
+
+        let fold = ProjectionFold<Conversations>()
+        let other = try Scratch()
+        var options = StoreOptions()
+        options.folds = [fold]
+        let store = try EventStore.open(at: other.store, options: options)
+        let run = try PreparedRun(bytes) { PuncturedSeeds(secret: secrets[$0]!) }
+        run.forEachWindow(of: 100) { #expect($0.dependsOnOrder == isErased) }
+        _ = try store.adoptRuns([(run, secrets)]) { _, _, _, _ in }
+        #expect(try fold.digest(in: store).digest == fold.digestAnew(of: store, through: 3, progress: nil))
+        try store.close()
+    }
 }
