@@ -1,4 +1,5 @@
 public import Logging
+import EventLog
 import Hummingbird
 import HummingbirdCore
 import NIOCore
@@ -54,7 +55,8 @@ public struct HubServer: Service {
             defer { group.cancelAll() }
             try await withGracefulShutdownHandler {
                 do { try await application.run() } catch let error as IOError {
-                    throw HubServerError(.cannotListen, "\(options.host):\(options.port) cannot be listened on: \(error.localizedDescription)")
+                    let reason = SystemError(call: "bind", path: "\(options.host):\(options.port)", number: error.errnoCode)
+                    throw HubServerError(.cannotListen, "\(reason): it cannot be listened on; name another port, or 0 for any that is free")
                 } catch let error as SocketAddressError {
                     throw HubServerError(.cannotListen, "\(options.host) is no address of this machine: \(error)")
                 }

@@ -90,7 +90,10 @@ import Testing
         #expect(salvaged.status == 65 && salvaged.errors.contains("lost: sync: "), "\(salvaged.errors)")
         let synced = try Program.run("sync", "--store", ada.store, "--server", hub.url, "--user", ada.user, "--verify", "--json")
         #expect(synced.status == 0 && synced.errors.contains("lost: sync: "), "\(synced.errors)")
-        #expect(try synced.object()["received"] as? Int ?? 99 < 10, "what is held does not come again")
+        let report = try synced.object()
+        #expect(report["received"] as? Int ?? 99 < 10, "what is held does not come again")
+        #expect(report["damaged"] as? [String] == ["sync"])
+        #expect((report["unsaved"] as? [String])?.contains { synced.errors.contains("  lost: \($0)") } ?? false, "\(report)")
         #expect(try Program.run("verify", "--store", ada.store, "--projections").status == 0)
         #expect(try Shown.lobby(ada.store, ada.user) == Shown.lobby(hub.store, ada.user))
     }

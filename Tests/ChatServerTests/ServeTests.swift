@@ -171,7 +171,7 @@ extension ServerTests {
             let port = try await first.url().split(separator: ":").last!.prefix { $0.isNumber }
             let second = try Serve(["--listen", "127.0.0.1:\(port)", "--insecure-any-user"])
             #expect(await second.status() == 69)
-            #expect(second.text("errors").contains("cannot be listened on"))
+            #expect(second.text("errors").contains("127.0.0.1:\(port): bind: Address already in use: it cannot be listened on"))
         }
     }
 }

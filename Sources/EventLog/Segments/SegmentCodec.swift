@@ -117,6 +117,8 @@ package enum SegmentCodec {
                 SegmentError(code, "log \(log) seq \(seq): \(what)")
             }
             let kind = Event.Kind(rawValue: item.kind)
+            // Whoever looks at a text's length alone would take it for none.
+            guard !parts.text.isEmpty || BodyParts(body: parts.rest).text.isEmpty else { throw refuse("a text among the rest of its body") }
             guard item.kind != 0, item.target < seq || kind == nil else { throw refuse("no event of a store") }
             guard kind == nil || recorded.event.log == log else { throw refuse("an event of another log") }
             guard kind == nil || recorded.event.references == (item.hasMessage ? item.message : nil, item.chunkIndex, item.hasReply ? item.replyTo : nil) else {

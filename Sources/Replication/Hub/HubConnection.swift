@@ -194,6 +194,9 @@ public final class HubConnection: @unchecked Sendable {
         } catch let error as EventLogError where error.code == .diskFull {
             hub.noteStore()
             perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 60_000)))
+        } catch let error as EventLogError where error.code == .damaged {
+            hub.options.log("\(error)")
+            perform(session.end(Bye(.internalError, "bytes of the hub's store are damaged: its log says which", retryAfterMilliseconds: 5000)))
         } catch {
             // That nothing can be written any more is told once, not to each peer anew.
             if (error as? EventLogError)?.code == .unknownOutcome { hub.noteStore() } else { hub.options.log("\(error)") }

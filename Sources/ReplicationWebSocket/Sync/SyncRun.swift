@@ -48,6 +48,8 @@ public final class SyncRun: Sendable {
     public enum Update: Sendable {
         case connected
         case progress(Report)
+        /// Connected, and for so long nothing came, though not all is held: its disk may be full, or it is no honest hub.
+        case quiet(seconds: Int)
         /// Everything is held, and the outbox is answered.
         case settled(Report)
         /// So many damaged runs were set right with bytes of the hub's; if not `isWhole`, the replica is salvaged next.
@@ -190,6 +192,7 @@ public final class SyncRun: Sendable {
     }
 
     private static let reopeningsAtOnce = 2
+    private static let quietSeconds = 20
     private static let stalled = Bye(.timeout, "the hub brings nothing more, and does not say that it has sent all")
 
     private enum End { case done, reopen, lost(Bye), settledThenLost(Bye) }
@@ -233,7 +236,13 @@ public final class SyncRun: Sendable {
             case .tick:
                 connection.tick()
                 idleSeconds += 1
-                if !isSettled, !isEnding, idleSeconds == options.stallSeconds { connection.end() }
+                if !isSettled, !isEnding {
+                    if idleSeconds == options.stallSeconds {
+                        connection.end()
+                    } else if idleSeconds % Self.quietSeconds == 0 {
+                        observe(.quiet(seconds: idleSeconds))
+                    }
+                }
                 // A token that was renewed in its file is shown before the old one runs out.
                 if let new = try? options.token(), new != token {
                     token = new

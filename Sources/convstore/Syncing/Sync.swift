@@ -20,7 +20,7 @@ struct Sync: ParsableCommand {
     var user: String
     @Flag(help: "Stay connected, and connect again.")
     var follow = false
-    @Option(help: ArgumentHelp("all, newest:CONVERSATIONS:MESSAGES, or conversations' whole ids with commas between.", valueName: "scope"))
+    @Option(help: ArgumentHelp("\(ScopeName.forms); all, if left out.", valueName: "scope"), transform: ScopeName.init(typed:))
     var scope: ScopeName = ScopeName(scope: .mine)
     @Flag(help: "First read all that the replica holds, and ask the hub for what is damaged.")
     var verify = false
@@ -90,15 +90,19 @@ struct ServerOptions: ParsableArguments {
 }
 
 /// What `--scope` takes.
-struct ScopeName: ExpressibleByArgument {
+struct ScopeName {
     var scope: Scope
 
-    /// How a default is shown.
-    var defaultValueDescription: String { "all" }
+    static let forms = "all, newest:CONVERSATIONS:MESSAGES, or conversations' whole ids with commas between"
 
     init(scope: Scope) { self.scope = scope }
 
-    init?(argument: String) {
+    init(typed argument: String) throws {
+        guard let name = Self(argument) else { throw ValidationError("It is \(Self.forms).") }
+        self = name
+    }
+
+    private init?(_ argument: String) {
         if argument == "all" {
             scope = .mine
             return

@@ -8,11 +8,20 @@ final class SyncScreen: Sendable {
     private let follows: Bool
     private let started = ContinuousClock.now
     private let bar: Monitor<ProgressBar>
+    /// What was damaged and has been mended, and what of it could not be saved.
+    private let damage = Monitor((parts: [String](), losses: [String]()))
 
     init(json: Bool, follows: Bool) {
         self.json = json
         self.follows = follows
         bar = Monitor(ProgressBar("Syncing"))
+    }
+
+    func noteDamage(_ part: String, _ losses: [String]) {
+        damage.withLock { damage in
+            if !damage.parts.contains(part) { damage.parts.append(part) }
+            damage.losses += losses
+        }
     }
 
     func show(_ update: SyncRun.Update, _ replica: Replica?) {
@@ -29,8 +38,12 @@ final class SyncScreen: Sendable {
         case .waiting(let milliseconds, let reason):
             clear()
             Terminal.complain("not connected (\(reason)); trying again in \(Quantity.duration(Double(milliseconds) / 1000))")
+        case .quiet(let seconds):
+            clear()
+            Terminal.complain("connected, but for \(seconds) s the hub has brought nothing, and it has not said that it has sent all")
         case .repaired(let runs, let isWhole):
             guard runs > 0 else { return }
+            noteDamage("events", [])
             clear()
             Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right with the hub's bytes\(isWhole ? "" : ", but that is not all")")
         case .typing: break
@@ -60,6 +73,11 @@ final class SyncScreen: Sendable {
             line.add("events", replica.store.log.lastPosition)
             line.add("connections", report.connections)
             line.add("seconds", seconds, decimals: 3)
+            let damage = damage.withLock { $0 }
+            if !damage.parts.isEmpty {
+                line.add("damaged", damage.parts)
+                line.add("unsaved", damage.losses)
+            }
             return try line.print()
         }
         var text = "received \(Quantity.count(report.eventsReceived)) events, \(Quantity.count(report.accepted)) of ours accepted"

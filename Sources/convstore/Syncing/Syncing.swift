@@ -67,8 +67,8 @@ struct Syncing {
         screen.clear()
         // The whole replica is written anew then.
         if damaged.contains(.log) { return try salvage(screen) }
-        if damaged.contains(.side) { try healSide() }
-        if damaged.contains(.projections) { try rebuild() }
+        if damaged.contains(.side) { try healSide(screen) }
+        if damaged.contains(.projections) { try rebuild(screen) }
     }
 
     private func salvage(_ screen: SyncScreen) throws {
@@ -79,18 +79,20 @@ struct Syncing {
         let beside = aside > 0 ? " (\(Quantity.count(aside)) of them kept aside until the hub has been asked)" : ""
         Terminal.complain("\(path) is damaged: \(Quantity.count(saved, "event")) saved\(beside), the hub is asked for the rest")
         complain(lost)
+        screen.noteDamage("events", lost)
     }
 
-    private func healSide() throws {
+    private func healSide(_ screen: SyncScreen) throws {
         // Told before it is done: who is killed in between would never hear of it.
         Terminal.complain("\(path)/sync is damaged: it is made anew of what can be read; events that were not sent yet may be lost")
         guard let (pending, lost) = try Replica.healSide(at: path, user: user) else { return }
         Terminal.complain(
             "\(path)/sync is damaged: made anew with \(Quantity.count(pending, "event")) of its outbox; what is held is compared with the hub")
         complain(lost)
+        screen.noteDamage("sync", lost)
     }
 
-    private func rebuild() throws {
+    private func rebuild(_ screen: SyncScreen) throws {
         let store = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .existing))
         do {
             for name in store.projectionNames {
@@ -102,6 +104,7 @@ struct Syncing {
             throw error
         }
         try store.close()
+        screen.noteDamage("projections", [])
     }
 
     private func complain(_ lost: [String]) {

@@ -93,14 +93,19 @@ import Testing
     private func error<R>(_ body: () throws -> R) -> SegmentError.Code? { error { () throws -> Void in _ = try body() } }
 
     /// A segment of events as no store writes them.
-    private func forged(_ events: [(Envelope, [UInt8], Hash256?)]) throws -> [UInt8] {
+    ///
+    /// - Parameter isAllRest: texts are put among the rest.
+    private func forged(_ events: [(Envelope, [UInt8], Hash256?)], isAllRest: Bool = false) throws -> [UInt8] {
         var bodies: [UnsafeMutableRawBufferPointer] = []
         defer { for body in bodies { body.deallocate() } }
         let pending = events.map { envelope, body, commitment in
             let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: body.count + 1, alignment: 1)
             copy.copyBytes(from: body)
             bodies.append(copy)
-            return PendingEvent(envelope: envelope, body: BodyParts(body: UnsafeRawBufferPointer(rebasing: copy[..<body.count])), commitment: commitment)
+            let whole = UnsafeRawBufferPointer(rebasing: copy[..<body.count])
+            let none = UnsafeRawBufferPointer(rebasing: copy[..<0])
+            return PendingEvent(
+                envelope: envelope, body: isAllRest ? BodyParts(text: none, rest: whole) : BodyParts(body: whole), commitment: commitment)
         }
         var out = ByteBuffer()
         var encoder = RunEncoder(shape: RunShape())
@@ -121,6 +126,10 @@ import Testing
             return error { try SegmentCodec.decode(bytes) }
         }
         #expect(try code() == nil)
+        let hidden = try forged([(plain, body, nil)], isAllRest: true)
+        #expect(error { try SegmentCodec.decode(hidden) } == .malformed)
+        let field2 = try forged([(plain, [6 << 3, 1], nil)], isAllRest: true)
+        #expect(error { try SegmentCodec.decode(field2) } == error { try SegmentCodec.decode(forged([(plain, [6 << 3, 1], nil)])) })
         #expect(try code({ $0.seq = 0 }) == .malformed)
         #expect(try code({ $0.extra = [15 << 3, 1] }) == nil)
         for extra in [[13 << 3, 1], [15 << 3], [15 << 3, 1, 14 << 3, 1], [15 << 3 | 3]] as [[UInt8]] {
