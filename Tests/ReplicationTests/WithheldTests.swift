@@ -38,4 +38,30 @@ import Testing
             try device.close()
         }
     }
+
+    @Test("What is older than a newest part, and left out, is asked for once and stays a hole that is told of; the next session asks for it again")
+    func older() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<100 { try await world.hubStore.append(message("\(index)", in: chat, by: ada)) }
+            let device = try world.device(bob)
+            let caughtUp = Monitor(0)
+            let liar = Between(world.hub, device) { frame in
+                switch frame {
+                case .caughtUp: caughtUp.withLock { $0 += 1 }
+                case .segment, .events: return nil
+                default: break
+                }
+                return frame
+            }
+            try await eventually { liar.isSettled || liar.hasEnded }
+            #expect(liar.failure == nil && caughtUp.withLock { $0 } >= 2, "it was asked")
+            #expect(device.holes.map(\.log) == [.conversation(chat)] && device.holes(in: .conversations([])).isEmpty)
+            liar.end()
+            try await eventually { liar.hasEnded }
+            try await world.sync(device)
+            #expect(device.holes.isEmpty)
+            #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
 }

@@ -123,6 +123,30 @@ extension Outbox {
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
     }
 
+    /// What is offered anew, as a hub had lost it.
+    private var offers: [OutboxEntry] {
+        table.all.filter { $0.sending > 0 && !$0.isFailed && $0.accepted == nil && $0.origin.replica == identity.replica }
+    }
+
+    var hasOffers: Bool { !offers.isEmpty }
+
+    /// What is offered anew and stands there all the same leaves: a hub that was set back, and then put forward again, has it as it was first. An offer keeps
+    /// its clock, by which it is found.
+    ///
+    /// - Parameter forEachEvent: gives the events that are held of a log.
+    func strikeStanding(_ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {
+        var gone: [OutboxEntry] = []
+        for (log, offers) in Dictionary(grouping: offers, by: \.event.log).sorted(by: { $0.key < $1.key }) {
+            var rest = Dictionary(grouping: offers, by: \.origin.hlc)
+            try forEachEvent(log) { event in
+                guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
+                gone.append(rest[event.origin.hlc]!.remove(at: place))
+            }
+        }
+        acceptedCount += gone.count { !$0.isCounted }
+        return try settle([], but: gone) { _ in .awaited }
+    }
+
     /// What was accepted can be compared now.
     func strikeAccepted(standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
         try settle(table.acceptedLogs.flatMap { table.accepted(in: $0) }, standing)
@@ -161,6 +185,12 @@ extension OutboxEntry {
         guard recorded.isErased else { return recorded.event == event }
         return recorded.origin == origin && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
             && recorded.event.references == event.references
+    }
+
+    /// Whether an event of the same clock is what this entry offers, under another origin. Of an erased one the envelope tells: its body must not come back.
+    fileprivate func isOffer(of recorded: RecordedEvent) -> Bool {
+        guard recorded.isErased else { return recorded.event == event }
+        return recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
     }
 
     /// Whether an event that is held is what an honest hub means that says it has recorded this one there.

@@ -36,6 +36,7 @@ extension Replica {
         state.isComparing = false
         try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
         show(state.outbox, try state.outbox.strikeAccepted { try standing(of: $0, state) })
+        try strikeStanding(&state)
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
@@ -60,6 +61,22 @@ extension Replica {
         // It may stand elsewhere by now.
         try settleLost(after: state.place, &state)
         return !own.isEmpty
+    }
+
+    /// Whether something is offered that may stand in what is still to come.
+    var hasOffers: Bool { state.withLock { $0.outbox.hasOffers } }
+
+    /// What is offered anew, and stands in its log, leaves the outbox.
+    func strikeStanding(_ state: inout State) throws {
+        let parts = state.previews.all
+        let touched = try state.outbox.strikeStanding { log, body in
+            try store.log.replay(log: log) { event in
+                body(event)
+                return true
+            }
+            for part in parts where part.log == log { part.events.forEach(body) }
+        }
+        show(state.outbox, touched)
     }
 
     private enum Fate {

@@ -150,7 +150,7 @@ public final class Replica: Sendable {
             }
             self.user = identity.user
             heads = HeadCache(store: store.log)
-            let outbox = try Self.outbox(side, identity, options)
+            let (outbox, isOffering) = try Self.outbox(side, identity, options)
             let previews = try Previews(side)
             let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             // A journal's last frame that is damaged looks like one that was never finished: what the cursor vouches for is not there any more.
@@ -168,6 +168,7 @@ public final class Replica: Sendable {
                     if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
                 }
                 _ = try state.outbox.confirmed(held) { _ in .awaited }
+                if isOffering { try strikeStanding(&state) }
                 try settleLost(after: cursor == nil ? 0 : place, &state)
                 state.previews.show(in: store)
                 show(state.outbox, state.outbox.table.conversations)
@@ -193,9 +194,9 @@ public final class Replica: Sendable {
     }
 
     /// With this replica's own among what the hub lost first, under a new id: counters of its lanes may be on their way.
-    private static func outbox(_ side: SideStore, _ identity: ReplicaIdentity, _ options: ReplicaOptions) throws -> Outbox {
+    private static func outbox(_ side: SideStore, _ identity: ReplicaIdentity, _ options: ReplicaOptions) throws -> (Outbox, isOffering: Bool) {
         let offers = try Lost.read(side, in: SyncTables.offers)
-        if offers.isEmpty { return try Outbox(side, identity: identity) }
+        if offers.isEmpty { return (try Outbox(side, identity: identity), false) }
         let new = ReplicaIdentity(user: identity.user, nonce: nonce(options.execution))
         let outbox = try Outbox(side, identity: new)
         try outbox.putFirst(
@@ -204,7 +205,7 @@ public final class Replica: Sendable {
                 try Lost.delete(offers, in: SyncTables.offers, &transaction)
                 try Identities.take(new, after: identity, &transaction)
             })
-        return outbox
+        return (outbox, true)
     }
 
     static func nonce(_ execution: Execution) -> [UInt8] {
@@ -320,6 +321,9 @@ public final class Replica: Sendable {
         // A log that cannot be read says so to those who read it.
         state.withLock { $0.previews.holes { log in (try? store.log.lastSeq(of: log)) ?? 0 } }
     }
+
+    /// Of these, those of a scope.
+    package func holes(in scope: Scope) -> [(log: LogID, seqs: ClosedRange<Seq>)] { holes.filter { Scope.covers($0.log, scope.names) } }
 
     /// Events that a hub had and lost, which this replica kept aside.
     public func lostEvents() throws -> [RecordedEvent] { try Lost.read(side) }

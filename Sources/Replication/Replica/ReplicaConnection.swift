@@ -41,6 +41,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     var fitted: Set<LogID> = []
     /// What was to be filled meanwhile.
     private var fills: [LogID] = []
+    /// Holes that were asked for when the hub said that it had sent all.
+    private var asked: Set<LogID> = []
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
     private var holdsBack = false
     var isCaughtUp = false
@@ -287,9 +289,16 @@ public final class ReplicaConnection: @unchecked Sendable {
         fitted = []
         for log in fills { try fillNow(log) }
         fills = []
-        if try replica.caughtUp(cursor, place: place) { return reopen() }
+        // A hub that says that it has sent all, and has left something out, or of which an earlier one did, is asked for it once.
+        let holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
+        for log in holes { try fillNow(log) }
+        let mustReopen = try replica.caughtUp(cursor, place: place)
+        // What was offered, and stands there all the same.
+        let accepted = replica.takeAcceptedCount()
+        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        if mustReopen { return reopen() }
         try sendAgain()
-        isCaughtUp = true
+        isCaughtUp = holes.isEmpty
         tellIfSettled()
     }
 
@@ -422,8 +431,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         guard let comparison, !comparison.isBusy else { return }
         if let error = comparison.contradiction { throw error }
         if comparison.rewinds.isEmpty {
-            // What stands beside the logs is compared with what comes.
-            if holdsBack, try !replica.hasSuspects() { try sendAgain() }
+            // What stands beside the logs is compared with what comes, and so is what is offered: a hub that was put forward again may have it.
+            if holdsBack, !replica.hasOffers, try !replica.hasSuspects() { try sendAgain() }
             return
         }
         try replica.planRewind(comparison.rewinds)

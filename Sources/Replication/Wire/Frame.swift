@@ -50,7 +50,7 @@ public enum Scope: Hashable, Sendable {
 
 extension Scope {
     /// Whether it asks for newest parts, and not for logs.
-    var isOfParts: Bool { if case .newest = self { true } else { false } }
+    package var isOfParts: Bool { if case .newest = self { true } else { false } }
 
     /// The conversations that it names; `nil`: it leaves none out.
     var names: Set<ConversationID>? {

@@ -46,6 +46,11 @@ struct Syncing {
         defer { try? replica.close() }
         screen.clear()
         try screen.print(report, replica)
+        // With a scope of newest parts the rest is not wanted.
+        guard !scope.isOfParts, case let holes = replica.holes(in: scope).count, holes > 0 else { return }
+        throw Failure(
+            .unavailable,
+            "the hub says that it has sent all, and has left out what is older of \(Quantity.count(holes, "conversation")): the next sync asks again")
     }
 
     /// Reads all that the replica holds, and mends what needs no hub. Answers whether its events are damaged.

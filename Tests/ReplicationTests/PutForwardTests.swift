@@ -1,0 +1,88 @@
+import ConversationStore
+import Foundation
+import Testing
+
+@testable import Replication
+
+/// A hub that is set back, and then put forward again: an operator takes the wrong backup, and after that the right one.
+@Suite struct PutForwardTests {
+    private func kinds(_ world: World, _ chat: ConversationID) throws -> [String] {
+        var kinds: [String] = []
+        try world.hubStore.log.replay(log: .conversation(chat)) { event in
+            kinds.append("\(event.event.kindNumber)")
+            return true
+        }
+        return kinds
+    }
+
+    private func put(_ world: World, _ backup: String) throws {
+        try EventStore.copy(from: world.directory + "/" + backup, to: world.directory + "/backup")
+        try world.restoreHub()
+    }
+
+    private func keep(_ world: World, as name: String) throws {
+        try world.backUpHub()
+        try FileManager.default.moveItem(atPath: world.directory + "/backup", toPath: world.directory + "/" + name)
+    }
+
+    @Test(
+        "what has no id, an edit or a reaction, is recorded once in each of its lives, however often it changes",
+        arguments: [Scope.mine, .newest(conversations: 1, messages: 3)])
+    func once(_ scope: Scope) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            try keep(world, as: "old")
+            var device = try await world.heal(world.device(ada), scope: scope)
+            for content in [
+                Event.Content.messageEdited(message: id, text: "one, edited"), .reactionSet(message: id, emoji: "👍", isOn: true),
+                .conversationUpdated(title: "title", attributes: []),
+            ] { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            try device.append(message("two", in: chat, by: ada))
+            device = try await world.heal(device, scope: scope)
+            let all = try kinds(world, chat)
+            #expect(all.count == 6)
+            try keep(world, as: "new")
+            for backup in ["old", "new", "old", "new"] {
+                try put(world, backup)
+                device = try await world.heal(device, scope: scope)
+                #expect(try kinds(world, chat) == all, "\(backup)")
+                #expect(device.outbox.isEmpty)
+                #expect(try device.lostEvents().isEmpty)
+                #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["one, edited", "two"])
+            }
+        }
+    }
+
+    @Test("what comes so is told as accepted, and an erased body does not come back") func erased() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            try keep(world, as: "old")
+            var device = try await world.heal(world.device(ada))
+            try device.append(Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "a secret")))
+            device = try await world.heal(device)
+            try world.hubStore.log.erase(log: .conversation(chat), seq: 3)
+            try keep(world, as: "new")
+            try put(world, "old")
+            device = try await world.heal(device)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["a secret"])
+            try put(world, "new")
+            var accepted = 0
+            for _ in 0..<3 {
+                let session = world.follow(device)
+                try await eventually { session.isSettled || session.end != nil }
+                accepted += session.log.withLock { $0.reduce(0) { if case .answered(let accepted, _) = $1 { $0 + accepted } else { $0 } } }
+                let isReopening = if case .mustReopen = session.end { true } else { false }
+                session.connection.end()
+                try await eventually { session.end != nil }
+                guard isReopening else { break }
+                let path = device.store.log.path
+                try device.close()
+                device = try world.open(path, ada)
+            }
+            #expect(accepted == 1 && device.outbox.isEmpty)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 3)
+        }
+    }
+}
