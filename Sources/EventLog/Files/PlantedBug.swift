@@ -44,6 +44,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case forgetUncovered
     /// What damage took of a replica's logs is not asked for.
     case forgetDamage
+    /// A replica offers again what a hub that was set back, and then put forward again, has as it was first.
+    case repeatOffers
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

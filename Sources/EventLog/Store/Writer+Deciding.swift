@@ -71,8 +71,11 @@ extension Writer {
             if let newer = submission.newer { new.put(newer.body) }
             let isSame =
                 recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
-                && recorded.event.conversation == event.conversation && Self.isSame(recorded.newer, submission.newer)
-                && (recorded.isErased ? recorded.origin.hlc == origin.hlc : old.bytes.elementsEqual(new.bytes))
+                && Self.isSame(recorded.newer, submission.newer)
+                // The body of a preference tells its conversation as well.
+                && (recorded.isErased
+                    ? recorded.origin.hlc == origin.hlc
+                    : recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes))
             return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.

@@ -123,10 +123,8 @@ extension Outbox {
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
     }
 
-    /// What is offered anew, as a hub had lost it.
-    private var offers: [OutboxEntry] {
-        table.all.filter { $0.sending > 0 && !$0.isFailed && $0.accepted == nil && $0.origin.replica == identity.replica }
-    }
+    /// What is offered anew, as a hub had lost it, and what was sent and is not answered.
+    private var offers: [OutboxEntry] { table.all.filter { $0.sending > 0 && !$0.isFailed && $0.accepted == nil } }
 
     var hasOffers: Bool { !offers.isEmpty }
 

@@ -67,12 +67,20 @@ final class Outbox {
     /// - Parameter sentNonce: what the replica id was made of under which some were sent that `wasSent` names: these are sent again as they were, each before
     ///   what its lane has behind it.
     func putFirst(
-        _ events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false },
+        _ given: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false },
         write: (inout SideStore.Writing) throws -> Void = { _ in }
     ) throws {
         var all: [OutboxEntry] = []
-        for event in events {
+        // What is on its way as an offer already, of another life of the hub: the clock tells.
+        var known = Dictionary(grouping: entries.map { ($0.origin.hlc, $0.event) }, by: \.0).mapValues { $0.map(\.1) }
+        var events: [(event: RecordedEvent, isAgain: Bool)] = []
+        for event in given {
             let isAgain = wasSent(event)
+            if !isAgain, known[event.origin.hlc]?.contains(event.event) ?? false { continue }
+            known[event.origin.hlc, default: []].append(event.event)
+            events.append((event, isAgain))
+        }
+        for (event, isAgain) in events {
             let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
             if isAgain { entry.state = .sent }

@@ -8,6 +8,9 @@ extension Replica {
     /// Whether this session's hub was told of a part.
     var namesPart: Bool { state.withLock { $0.greeting.namesPart } }
 
+    /// Whether HELLO left out what it might have carried of the outbox.
+    var holdsBack: Bool { state.withLock { $0.greeting.holdsBack } }
+
     /// Keeps, in the place of a cursor, what has come so far. All of it was kept durably, and what no head vouches for is among `unvouched`.
     ///
     /// - Parameter place: this store's last position when it was told.

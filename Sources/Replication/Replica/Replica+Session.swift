@@ -30,8 +30,6 @@ extension Replica {
         return try state.withLock { state in
             state.checkpoint = nil
             state.outbox.beginSession()
-            let (pushed, touched) = try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
-            show(state.outbox, touched)
             let identity = state.outbox.identity
             let isEmpty = store.log.lastPosition == 0
             var cursor = state.cursor
@@ -56,7 +54,12 @@ extension Replica {
                 progress = PartialCursor(cursor: known, wholeFrom: 1, partFrom: 1, partThrough: 0)
             }
             let checkpoint = try savedCheckpoint()
-            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil)
+            // What is offered may stand in what is still to come.
+            let holdsBack = state.outbox.hasOffers && (cursor == nil || state.damaged.hasAny(in: scope))
+            let (pushed, touched) =
+                holdsBack ? ([], []) : try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
+            show(state.outbox, touched)
+            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,

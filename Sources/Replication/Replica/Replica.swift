@@ -53,6 +53,8 @@ public final class Replica: Sendable {
         var hasCursor = false
         /// It named a part that is held: the hub awaits to be told what is held beside it.
         var namesPart = false
+        /// It left out what it might have carried of the outbox: that may stand in what comes.
+        var holdsBack = false
     }
 
     /// Opens a replica, or makes one where nothing is.

@@ -293,6 +293,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         let holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
         for log in holes { try fillNow(log) }
         let mustReopen = try replica.caughtUp(cursor, place: place)
+        if holdsBack { try replica.strikeStanding() }
         // What was offered, and stands there all the same.
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
@@ -304,7 +305,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
-        holdsBack = welcome.isGone
+        holdsBack = welcome.isGone || replica.holdsBack
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))

@@ -23,6 +23,8 @@ final class HubNode: @unchecked Sendable {
     private var process: (store: ConversationStore, hub: Hub)?
     private var peers: [Peer] = []
     private var backups: [Backup] = []
+    /// What an older copy took the place of, and what had been said by then.
+    private var replaced: (backup: Backup, answers: [Answer])?
     private(set) var history = HubHistory()
     /// What was acknowledged and must be in the log: a restored backup takes back what was said after it.
     private(set) var answers: [Answer] = []
@@ -131,10 +133,30 @@ final class HubNode: @unchecked Sendable {
         let backup = choose(backups)
         world.log("hub: restored from the backup of \(backup.time)")
         fall(keeping: .nothing)
-        MemoryDirectory.remove(path)
-        MemoryDirectory.copy(backup.directory, to: path)
+        let aside = simulation.root.path + "/replaced"
+        MemoryDirectory.remove(aside)
+        MemoryDirectory.copy(path, to: aside)
+        replaced = (Backup(directory: aside, time: world.now), answers)
         backups.removeAll { $0.time > backup.time }
         answers.removeAll { $0.time > backup.time }
+        take(the: backup)
+    }
+
+    /// It was the wrong copy, or the machine is found again: what was there before it was restored last takes the place of what has been written since.
+    func putForward() {
+        guard isUp, let (backup, said) = replaced else { return }
+        world.log("hub: put forward to what it was at \(backup.time)")
+        fall(keeping: .nothing)
+        replaced = nil
+        // Those made since are of the life that ends now.
+        backups.removeAll { $0.time > backup.time }
+        answers = said
+        take(the: backup)
+    }
+
+    private func take(the backup: Backup) {
+        MemoryDirectory.remove(path)
+        MemoryDirectory.copy(backup.directory, to: path)
         history.forget()
         erasing = nil
         restores += 1

@@ -72,7 +72,9 @@ extension Simulation {
         case .hubBackUp:
             hub.backUp()
             if world.random.chance(0.3) { loseSoon() }
-        case .hubRestore: hub.restore { world.random.element($0) }
+        case .hubRestore:
+            hub.restore { world.random.element($0) }
+            if world.random.chance(0.5) { world.after(world.random.within(2000...60_000)) { [self] in if !isHealing { hub.putForward() } } }
         case .hubFlush: hub.flush()
         case .hubRebuild: hub.rebuild()
         case .hubErase: hub.erase()
