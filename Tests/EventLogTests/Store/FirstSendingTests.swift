@@ -73,4 +73,20 @@ import Testing
         #expect(try store.appendBlocking([sent(2, in: 1, "later")])[0].receipt!.hlc > late)
         try store.close()
     }
+
+    @Test("A repeat of what was erased is known by its envelope: of a preference nothing else tells its conversation")
+    func erased() throws {
+        let store = try EventStore.open(at: directory.store)
+        let author = UserID("ann")!
+        _ = try store.appendBlocking([created(1)])
+        let preference = Submission(Event(conversation: conversation(1), author: author, content: .preferenceSet(key: "pinned", value: "a secret")))
+        let receipt = try #require(store.appendBlocking([submission(preference, 1, isFirst: true)])[0].receipt)
+        try store.erase(log: .user(author), seq: receipt.seq)
+        #expect(try store.appendBlocking([submission(preference, 1, isFirst: false)]) == [.duplicate(receipt)])
+        let other = Submission(Event(conversation: conversation(1), author: author, content: .preferenceSet(key: "pinned", value: nil)))
+        var later = submission(other, 1, isFirst: false)
+        later.origin?.hlc = HLC(milliseconds: 2)
+        #expect(try store.appendBlocking([later])[0].refusal == .originConflict)
+        try store.close()
+    }
 }
