@@ -124,12 +124,12 @@ extension Outbox {
     }
 
     /// What is offered anew, as a hub had lost it, and what was sent and is not answered.
-    private var offers: [OutboxEntry] { table.all.filter { $0.sending > 0 && !$0.isFailed && $0.accepted == nil } }
+    private var offers: [OutboxEntry] { table.all.filter { $0.sending > 0 && $0.accepted == nil } }
 
-    var hasOffers: Bool { !offers.isEmpty }
+    var hasOffers: Bool { offers.contains { !$0.isFailed } }
 
     /// What is offered anew and stands there all the same leaves: a hub that was set back, and then put forward again, has it as it was first. An offer keeps
-    /// its clock, by which it is found.
+    /// its clock, by which it is found. So does what failed in between: tried again, it would stand there twice.
     ///
     /// - Parameter forEachEvent: gives the events that are held of a log.
     func strikeStanding(_ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {

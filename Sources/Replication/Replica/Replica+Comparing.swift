@@ -66,7 +66,7 @@ extension Replica {
     var hasOffers: Bool { state.withLock { $0.outbox.hasOffers } }
 
     /// All has come.
-    func strikeStanding() throws { try state.withLock { if $0.outbox.hasOffers { try strikeStanding(&$0) } } }
+    func strikeStanding() throws { try state.withLock { try strikeStanding(&$0) } }
 
     /// What is offered anew, and stands in its log, leaves the outbox.
     func strikeStanding(_ state: inout State) throws {

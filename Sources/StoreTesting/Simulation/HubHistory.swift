@@ -176,16 +176,15 @@ struct HubHistory {
 
     /// I3: no origin twice in a log, no message twice in a conversation, and nothing that its maker wrote once.
     ///
-    /// - Parameter mayRepeat: whose devices may write something twice: a copy offers what the first one does, and who asks for newest parts alone does not
-    ///   see what stands (PROTOCOL.md, 13).
-    func checkOnce(mayRepeat: (UserID) -> Bool) throws {
+    /// - Parameter mayRepeat: whether something may stand there twice.
+    func checkOnce(mayRepeat: (Event) -> Bool) throws {
         for (log, events) in logs {
             var origins: Set<OriginKey> = []
             var messages: Set<MessageID> = []
             var written: [HLC: [Event]] = [:]
             for event in events {
                 // A device ticks its clock for each event; what it offers again keeps the time.
-                guard !(written[event.origin.hlc]?.contains(event.event) ?? false) || mayRepeat(event.event.author) else {
+                guard !(written[event.origin.hlc]?.contains(event.event) ?? false) || mayRepeat(event.event) else {
                     throw SimulationFailure("I3: \(log) has what was written at \(event.origin.hlc) twice, again at seq \(event.seq): \(event.event)")
                 }
                 written[event.origin.hlc, default: []].append(event.event)
