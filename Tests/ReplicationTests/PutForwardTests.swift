@@ -85,4 +85,64 @@ import Testing
             #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 3)
         }
     }
+
+    @Test("what failed in between leaves the outbox: tried again, it would be recorded twice") func failed() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: id))
+            var device = try await world.heal(world.device(ada))
+            try device.append(Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: true)))
+            device = try await world.heal(device)
+            let all = try kinds(world, chat)
+            try keep(world, as: "new")
+            try put(world, "old")
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true])
+            try put(world, "new")
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            try device.retry()
+            device = try await world.heal(device)
+            #expect(try kinds(world, chat) == all)
+        }
+    }
+
+    @Test(
+        "lives of the hub that a replica meets for one session only, in which it sets itself right: what it offers, under which id it may be, is recorded once",
+        arguments: [["old", "new"], ["old", "oldest", "new"], ["oldest", "old", "new"], ["none", "new"]])
+    func inPassing(_ backups: [String]) async throws {
+        try await withWorld { world in
+            try keep(world, as: "none")
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "oldest")
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            try keep(world, as: "old")
+            var device = try await world.heal(world.device(ada))
+            for content in [Event.Content.messageEdited(message: id, text: "one, edited"), .reactionSet(message: id, emoji: "👍", isOn: true)] {
+                try device.append(Event(conversation: chat, author: ada, content: content))
+            }
+            device = try await world.heal(device)
+            let all = try kinds(world, chat)
+            try keep(world, as: "new")
+            for backup in backups {
+                try put(world, backup)
+                let session = world.follow(device)
+                try await eventually { session.isSettled || session.end != nil }
+                session.connection.end()
+                try await eventually { session.end != nil }
+                let path = device.store.log.path
+                try device.close()
+                device = try world.open(path, ada)
+                // Another life of the hub may make it offer what it offers already.
+                let offered = device.outbox
+                try device.state.withLock { try $0.outbox.putFirst(offered.map(\.recorded)) }
+                #expect(device.outbox == offered)
+            }
+            device = try await world.heal(device)
+            #expect(try kinds(world, chat) == all)
+            #expect(device.outbox.isEmpty)
+            #expect(try device.lostEvents().isEmpty)
+        }
+    }
 }

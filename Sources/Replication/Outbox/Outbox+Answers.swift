@@ -123,19 +123,22 @@ extension Outbox {
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
     }
 
-    /// What is offered anew, as a hub had lost it, and what was sent and is not answered.
-    private var offers: [OutboxEntry] { table.all.filter { $0.sending > 0 && $0.accepted == nil } }
+    /// What some hub may know and has not accepted: what is offered anew, as a hub had lost it, what was sent and is not answered, and what failed.
+    private var unaccepted: [OutboxEntry] { table.all.filter { $0.sending > 0 && $0.accepted == nil } }
 
-    var hasOffers: Bool { offers.contains { !$0.isFailed } }
+    var hasOffers: Bool { unaccepted.contains { !$0.isFailed } }
 
     /// What is offered anew and stands there all the same leaves: a hub that was set back, and then put forward again, has it as it was first. An offer keeps
     /// its clock, by which it is found. So does what failed in between: tried again, it would stand there twice.
     ///
-    /// - Parameter forEachEvent: gives the events that are held of a log.
-    func strikeStanding(_ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {
+    /// - Parameters:
+    ///   - evenSent: whether all of it may leave, and not only what failed.
+    ///   - forEachEvent: gives the events that are held of a log.
+    func strikeStanding(evenSent: Bool, _ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {
         var gone: [OutboxEntry] = []
-        for (log, offers) in Dictionary(grouping: offers, by: \.event.log).sorted(by: { $0.key < $1.key }) {
-            var rest = Dictionary(grouping: offers, by: \.origin.hlc)
+        let candidates = evenSent ? unaccepted : unaccepted.filter(\.isFailed)
+        for (log, candidates) in Dictionary(grouping: candidates, by: \.event.log).sorted(by: { $0.key < $1.key }) {
+            var rest = Dictionary(grouping: candidates, by: \.origin.hlc)
             try forEachEvent(log) { event in
                 guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
                 gone.append(rest[event.origin.hlc]!.remove(at: place))

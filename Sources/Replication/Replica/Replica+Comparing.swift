@@ -66,13 +66,15 @@ extension Replica {
     var hasOffers: Bool { state.withLock { $0.outbox.hasOffers } }
 
     /// All has come.
-    func strikeStanding() throws { try state.withLock { try strikeStanding(&$0) } }
+    ///
+    /// - Parameter evenSent: whether nothing was sent in this session: what was is answered.
+    func strikeStanding(evenSent: Bool) throws { try state.withLock { try strikeStanding(&$0, evenSent: evenSent) } }
 
-    /// What is offered anew, and stands in its log, leaves the outbox.
-    func strikeStanding(_ state: inout State) throws {
+    /// What is offered anew, and stands in its log, leaves the outbox; so does what has failed, and stands there.
+    func strikeStanding(_ state: inout State, evenSent: Bool = true) throws {
         if PlantedBug.repeatOffers.isPlanted { return }
         let parts = state.previews.all
-        let touched = try state.outbox.strikeStanding { log, body in
+        let touched = try state.outbox.strikeStanding(evenSent: evenSent) { log, body in
             try store.log.replay(log: log) { event in
                 body(event)
                 return true

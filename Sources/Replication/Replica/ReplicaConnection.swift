@@ -45,6 +45,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var asked: Set<LogID> = []
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
     private var holdsBack = false
+    /// Of what may have been offered to another life of the hub some may stand in what comes.
+    private var comparesOffers = false
     var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     var missing: [LogID: Kept.Hole] = [:]
@@ -293,7 +295,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         let holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
         for log in holes { try fillNow(log) }
         let mustReopen = try replica.caughtUp(cursor, place: place)
-        if holdsBack { try replica.strikeStanding() }
+        if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
+        comparesOffers = false
         // What was offered, and stands there all the same.
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
@@ -306,6 +309,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
         holdsBack = welcome.isGone || replica.holdsBack
+        comparesOffers = holdsBack
         try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
