@@ -21,7 +21,8 @@ struct SyncHandshake {
 
     /// - Parameter headers: the values of a header, by its name in lower case.
     func answer(isGet: Bool, headers: (String) -> [String]) -> Answer {
-        if let origin = headers("origin").first, !allowedOrigins.contains(origin), !allowedOrigins.contains("*") {
+        // Were there two, nobody could tell which of them a proxy before us has looked at.
+        if !allowedOrigins.contains("*"), headers("origin").contains(where: { !allowedOrigins.contains($0) }) {
             return .refuse(Refusal(status: 403, reason: "this origin is not allowed"))
         }
         guard isGet, Self.names("websocket", in: headers("upgrade")), Self.names("upgrade", in: headers("connection")) else {

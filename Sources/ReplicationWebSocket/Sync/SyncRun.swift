@@ -173,7 +173,7 @@ public final class SyncRun: Sendable {
             // A line that breaks and each time brings some of what is missing gets there.
             if report.hasProgressed(since: before) { failures = 0 }
             failures += 1
-            let reason = bye?.reason ?? ""
+            let reason = bye?.told ?? ""
             switch bye?.code {
             case .unauthenticated, .tokenExpired, .forbidden:
                 // The outbox is parked; somebody may renew the token while we follow.
@@ -365,4 +365,9 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
 extension WebSocketError {
     /// Another try may do.
     var mayPass: Bool { code == .refused || code == .unreachable || code == .timeout || code == .malformed || (status ?? 0) >= 500 }
+}
+
+extension Bye {
+    /// Why, for people. A hub need not give a reason.
+    var told: String { reason.isEmpty ? "the hub gives no reason, only \(code)" : reason }
 }

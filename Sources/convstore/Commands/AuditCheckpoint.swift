@@ -26,7 +26,10 @@ struct AuditCheckpoint: ParsableCommand {
         do {
             return try store.write { store in try ProgressBar.during("Signing", "heads") { try store.log.makeCheckpoint(progress: $0) } }
         } catch let error as EventLogError where error.code == .busy {
-            guard let signed = try store.read({ try $0.checkpoint() }) else { throw error }
+            guard let signed = try store.read({ try $0.checkpoint() }) else {
+                throw EventLogError(
+                    .busy, "\(error); it has signed no checkpoint yet, which only the program that writes can do (`convstore serve` does at its times)")
+            }
             Terminal.complain("\(store.path) is open for writing elsewhere: this is the checkpoint that was signed last")
             return signed
         }

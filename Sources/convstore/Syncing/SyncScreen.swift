@@ -11,6 +11,15 @@ final class SyncScreen: Sendable {
     /// What was damaged and has been mended, and what of it could not be saved.
     private let damage = Monitor((parts: [String](), losses: [String]()))
 
+    /// Of what the line told that was shown last, what is no mere time or number of bytes.
+    private struct Shown: Equatable {
+        var report: SyncRun.Report
+        var events: Position
+        var outbox: [OutboxEntry.State]
+        var holes: Int
+    }
+    private let shown = Monitor<Shown?>(nil)
+
     init(json: Bool, follows: Bool) {
         self.json = json
         self.follows = follows
@@ -30,7 +39,7 @@ final class SyncScreen: Sendable {
         case .progress(let report):
             bar.withLock { $0.update(done: 0, total: 0, count: report.eventsReceived + report.accepted, "events") }
         case .settled(let report):
-            guard follows, let replica else { return }
+            guard follows, let replica, tellsNews(report, replica) else { return }
             clear()
             // Whoever reads this may have gone: the copy goes on.
             try? print(report, replica)
@@ -47,6 +56,18 @@ final class SyncScreen: Sendable {
             clear()
             Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right with the hub's bytes\(isWhole ? "" : ", but that is not all")")
         case .typing: break
+        }
+    }
+
+    /// Whether a line would say anything that the last one of this run did not. The hub says that it has sent all whenever it was asked for something.
+    private func tellsNews(_ report: SyncRun.Report, _ replica: Replica) -> Bool {
+        var report = report
+        (report.bytesReceived, report.bytesSent) = (0, 0)
+        let now = Shown(
+            report: report, events: replica.store.log.lastPosition, outbox: replica.outbox.map(\.state), holes: replica.holes.count)
+        return shown.withLock { shown in
+            defer { shown = now }
+            return shown != now
         }
     }
 

@@ -19,6 +19,9 @@ extension ServerTests {
                 Case(testDescription: "a query", request: RawConnection.upgrade(path: "/v1/sync?a=b"), status: 101),
                 Case(testDescription: "allowed origin", request: RawConnection.upgrade(origin: "https://chat.example"), status: 101),
                 Case(testDescription: "other origin", request: RawConnection.upgrade(origin: "https://evil.example"), status: 403),
+                Case(
+                    testDescription: "another origin behind it",
+                    request: RawConnection.upgrade(origin: "https://chat.example\r\nOrigin: https://evil.example"), status: 403),
                 Case(testDescription: "other path", request: RawConnection.upgrade(path: "/v1/other"), status: 404),
                 Case(testDescription: "no Upgrade", request: RawConnection.upgrade(upgrade: nil, key: nil), status: 426),
                 Case(testDescription: "h2c", request: RawConnection.upgrade(upgrade: "h2c", connection: "Upgrade, HTTP2-Settings", key: nil), status: 426),
