@@ -62,6 +62,8 @@ package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
 
 /// A thread of our own: commits wait for the disk, which Swift's shared threads must not.
 package enum WorkerThread {
+    package static let processors = max(sysconf(CInt(_SC_NPROCESSORS_ONLN)), 1)
+
     private final class Box {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }

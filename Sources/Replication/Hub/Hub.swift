@@ -17,6 +17,7 @@ public final class Hub: Sendable {
     private let state = Monitor(State())
     let counters = HubCounters()
     let encoders = SegmentEncoders()
+    let turns: Turns
     private let lookedForRoom = Monitor<Instant?>(nil)
     private let shortage = Monitor<Shortage?>(nil)
     private let toldFailure = Monitor<EventLogError.Code?>(nil)
@@ -38,6 +39,7 @@ public final class Hub: Sendable {
     public init(store: ConversationStore, options: HubOptions = HubOptions()) throws {
         self.store = store
         self.options = options
+        turns = Turns(options.execution)
         heads = HeadCache(store: store.log)
         headsLog = HeadsLogProver(store: store.log)
         origins = OriginIndex(store: store.log)

@@ -19,6 +19,14 @@ extension HubConnection {
             case .pong: 64
             }
         }
+
+        /// Whether it may take long: hashing of long logs, reading of whole runs.
+        var isLong: Bool {
+            switch self {
+            case .compare, .repair: true
+            case .fetch, .pong: false
+            }
+        }
     }
 
     /// Bytes of questions that may wait: who asks on and on is cut off.
@@ -40,13 +48,15 @@ extension HubConnection {
         if !screen.isEmpty { pump() }
     }
 
-    private func answer() {
+    func answer() {
         var isAnswered = false
         let hadToWait = awaitsHeads
+        allowance.beginSlice()
         guarded {
-            while !questions.isEmpty, allowance.isLeft(at: now) {
+            while let question = questions.first, allowance.isLeft(at: now) {
+                guard allowance.isSliceLeft, hasTurn || !question.isLong else { return takeTurn() }
                 isAnswered = true
-                switch questions[0] {
+                switch question {
                 case .fetch(let wishes):
                     questions.removeFirst()
                     try fetch(wishes)
@@ -100,7 +110,7 @@ extension HubConnection {
     private func compare(_ frame: HeadsFrame) throws -> HeadsFrame? {
         var answers: [HeadsFrame.Item] = []
         var heads = frame.heads[...]
-        while let item = heads.first, allowance.isLeft(at: now) {
+        while let item = heads.first, allowance.isLeft(at: now), allowance.isSliceLeft {
             heads.removeFirst()
             // A log that the scope leaves out is there all the same: to deny it would make the replica throw it away.
             guard isInScope(item.log) else { continue }

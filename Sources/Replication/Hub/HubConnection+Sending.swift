@@ -40,9 +40,6 @@ extension HubConnection {
         }
     }
 
-    /// Pieces sent before others get their turn.
-    private static let piecesAtOnce = 8
-
     private var source: Feed.Source {
         Feed.Source(store: hub.store.log, heads: hub.heads, encode: { [hub] in try hub.encoders.encode($0) }, visibleSeq: visibleSeq)
     }
@@ -92,11 +89,19 @@ extension HubConnection {
         send(bytes)
     }
 
+    /// What is sent at once, before others have their turns. Most peers need less than that, and wait for nobody.
+    private static let piecesAtOnce = 8, millisecondsAtOnce: UInt64 = 5
+
     private func feedSome() throws {
         if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
-        let source = source
-        for _ in 0..<Self.piecesAtOnce {
+        guard hasTurn || !isBehind else { return session.mayFeed ? takeTurn() : () }
+        hasTurn = false
+        let (source, since) = (source, now)
+        var pieces = 0
+        repeat {
+            pieces += 1
             guard session.mayFeed, let identity = session.who else { return }
+            isBehind = true
             if !screen.isEmpty {
                 // Goes on with the clock: the states may have to be made of long logs.
                 guard allowance.isLeft(at: now) else { return }
@@ -104,10 +109,13 @@ extension HubConnection {
                 continue
             }
             tellProgress()
-            guard let piece = try feed.next(source) else { return tellPosition() }
+            guard let piece = try feed.next(source) else {
+                isBehind = false
+                return tellPosition()
+            }
             transmit(piece)
-        }
-        wake()
+        } while pieces < Self.piecesAtOnce && now.milliseconds(since: since) < Self.millisecondsAtOnce
+        takeTurn()
     }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.

@@ -45,6 +45,11 @@ public final class HubConnection: @unchecked Sendable {
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []
     var allowance: WorkAllowance
+    /// It has asked for a turn at what takes long.
+    private var awaitsTurn = false
+    var hasTurn = false
+    /// More is to be sent than goes at once: it goes in turns.
+    var isBehind = false
     /// The position of the last CAUGHT_UP.
     var toldPosition: Position?
     private var hasEnded = false
@@ -135,6 +140,23 @@ public final class HubConnection: @unchecked Sendable {
             return !inbox.isWoken
         }
         if isFirst { mailbox.post { [self] in pump() } }
+    }
+
+    /// Goes on with what takes long when others have had their turns.
+    func takeTurn() {
+        if awaitsTurn { return }
+        awaitsTurn = true
+        mailbox.whenIdle { [self] in
+            hub.turns.take { [self] in
+                mailbox.run { [self] in
+                    awaitsTurn = false
+                    hasTurn = true
+                    if !questions.isEmpty { answer() }
+                    pump()
+                    hasTurn = false
+                }
+            }
+        }
     }
 
     func deliver(_ typing: Typing) {

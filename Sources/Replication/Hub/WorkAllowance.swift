@@ -9,11 +9,15 @@ struct WorkAllowance: Sendable {
     /// What it gets back.
     static let eventsPerSecond = 1 << 18
 
+    /// What one peer is read at once, if others wait: a tenth of a second or less.
+    static let sliceMax = 1 << 14
+
     /// What one answer may leave to be made good, however much it took: a peer gives up who hears nothing for longer.
     static let secondsMax = 20
 
     private(set) var left = Self.eventsMax
     private var since: Instant
+    private var sliceLeft = 0
 
     init(at now: Instant) { since = now }
 
@@ -27,5 +31,13 @@ struct WorkAllowance: Sendable {
         return left > 0
     }
 
-    mutating func spend(_ effort: Effort) { left = max(left - min(effort.events, 1 << 40), -Self.eventsPerSecond * Self.secondsMax) }
+    mutating func beginSlice() { sliceLeft = Self.sliceMax }
+
+    var isSliceLeft: Bool { sliceLeft > 0 }
+
+    mutating func spend(_ effort: Effort) {
+        let events = min(effort.events, 1 << 40)
+        left = max(left - events, -Self.eventsPerSecond * Self.secondsMax)
+        sliceLeft -= events
+    }
 }

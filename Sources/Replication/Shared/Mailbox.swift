@@ -5,6 +5,7 @@ package final class Mailbox: Sendable {
     private struct State {
         var jobs: [@Sendable () -> Void] = []
         var isRunning = false
+        var afterwards: (@Sendable () -> Void)?
     }
     private let state = Monitor(State())
     private let execution: Execution
@@ -12,22 +13,40 @@ package final class Mailbox: Sendable {
     package init(_ execution: Execution) { self.execution = execution }
 
     package func post(_ job: @escaping @Sendable () -> Void) {
-        let starts = state.withLock { state -> Bool in
+        if starts(with: job) { execution.run { self.drain() } }
+    }
+
+    /// Runs a job on the calling thread, unless one runs: then who runs that takes this one too.
+    package func run(_ job: @escaping @Sendable () -> Void) {
+        if starts(with: job) { drain() }
+    }
+
+    /// Calls something when no job is left, on the thread of the last one. From a job; there is one such call.
+    package func whenIdle(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.afterwards = body } }
+
+    private func starts(with job: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
             state.jobs.append(job)
             defer { state.isRunning = true }
             return !state.isRunning
         }
-        if starts { execution.run { self.drain() } }
     }
 
     private func drain() {
         while true {
-            let jobs = state.withLock { state -> [@Sendable () -> Void] in
-                if state.jobs.isEmpty { state.isRunning = false }
+            let (jobs, afterwards) = state.withLock { state -> ([@Sendable () -> Void], (@Sendable () -> Void)?) in
+                if state.jobs.isEmpty {
+                    state.isRunning = false
+                    defer { state.afterwards = nil }
+                    return ([], state.afterwards)
+                }
                 defer { state.jobs = [] }
-                return state.jobs
+                return (state.jobs, nil)
             }
-            if jobs.isEmpty { return }
+            if jobs.isEmpty {
+                afterwards?()
+                return
+            }
             for job in jobs { job() }
         }
     }
@@ -40,6 +59,8 @@ public struct Execution: Sendable {
     package var run: @Sendable (@escaping @Sendable () -> Void) -> Void
     /// Runs what takes long: Swift's tasks share as many threads as there are processors, and others wait for one.
     package var runLong: @Sendable (@escaping @Sendable () -> Void) -> Void
+    /// How many such run at once; others take turns with them.
+    package var longAtOnce: Int
     package var append: @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void
     package var now: @Sendable () -> Instant
     /// Randomness: a seed for a session, an incarnation, a nonce's half.
@@ -47,12 +68,13 @@ public struct Execution: Sendable {
 
     package init(
         run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
-        runLong: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
+        runLong: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void, longAtOnce: Int,
         append: @escaping @Sendable (EventStore, [Submission], @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) -> Void,
         now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64
     ) {
         self.run = run
         self.runLong = runLong
+        self.longAtOnce = longAtOnce
         self.append = append
         self.now = now
         self.random = random
@@ -60,7 +82,7 @@ public struct Execution: Sendable {
 
     public static let tasks = Execution(
         run: { job in Task { job() } },
-        runLong: { WorkerThread.start($0) },
+        runLong: { WorkerThread.start($0) }, longAtOnce: WorkerThread.processors,
         append: { store, submissions, reply in
             Task {
                 do {
@@ -76,7 +98,7 @@ public struct Execution: Sendable {
     package static func inline(now: @escaping @Sendable () -> Instant, random: @escaping @Sendable () -> UInt64) -> Execution {
         Execution(
             run: { $0() },
-            runLong: { $0() },
+            runLong: { $0() }, longAtOnce: 1,
             append: { store, submissions, reply in reply(Result { try store.appendBlocking(submissions) }) },
             now: now, random: random)
     }

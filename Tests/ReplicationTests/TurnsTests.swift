@@ -1,0 +1,97 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+/// What takes a hub long for one peer does not hold up others.
+@Suite struct TurnsTests {
+    /// Threads that do not begin before they are told to.
+    private final class HeldThreads: Sendable {
+        private let held = Monitor<[@Sendable () -> Void]>([])
+
+        var count: Int { held.withLock { $0.count } }
+        func hold(_ options: inout HubOptions) {
+            options.execution.longAtOnce = 1
+            options.execution.runLong = { [held] body in held.withLock { $0.append(body) } }
+        }
+        /// How many began.
+        func letGo() -> Int {
+            let bodies = held.withLock { held in
+                defer { held = [] }
+                return held
+            }
+            for body in bodies { body() }
+            return bodies.count
+        }
+    }
+
+    private func isCaughtUp(_ peer: RawPeer) -> Bool { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+
+    @Test("who lacks much is sent some at once, and the rest in turns; others are sent what they lack meanwhile, and told of what happens") func feeding() async throws {
+        let threads = HeldThreads()
+        try await withWorld { threads.hold(&$0) } _: { world in
+            let long = try await world.hubStore.createConversation(.group, author: ada, participants: [])
+            for _ in 0..<20 { _ = try await world.hubStore.append(message(String(repeating: "a", count: 900_000), in: long, by: ada)) }
+            let short = try await world.hubStore.createConversation(.group, author: bob, participants: [eve])
+            let one = try await RawPeer(world.hub, ada) { $0.scope = .conversations([long]) }
+            try await eventually { threads.count == 1 }
+            #expect(!isCaughtUp(one))
+            // It waits until this is caught up.
+            let other = try await RawPeer(world.hub, bob)
+            other.forget()
+            _ = try await world.hubStore.append(message("live", in: short, by: eve))
+            try await eventually { isCaughtUp(other) }
+            #expect(!isCaughtUp(one) && threads.count == 1)
+            try await eventually {
+                _ = threads.letGo()
+                return isCaughtUp(one)
+            }
+            one.end()
+            other.end()
+        }
+    }
+
+    @Test("heads are hashed in a turn, and what is asked behind them waits; others do not") func comparing() async throws {
+        let threads = HeldThreads()
+        try await withWorld { threads.hold(&$0) } _: { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let (one, other) = (try await RawPeer(world.hub, ada), try await RawPeer(world.hub, bob))
+            let head = HeadsFrame.Item(log: .conversation(chat), head: LogHead(size: 1, root: CompactRange().root()))
+            one.send(.heads(HeadsFrame(heads: [head], isProbe: true)))
+            one.send(.ping(1))
+            other.send(.ping(2))
+            try await eventually { other.frames.contains(.pong(2)) && threads.count == 1 }
+            #expect(!one.frames.contains(.pong(1)))
+            #expect(threads.letGo() == 1)
+            try await eventually { one.frames.contains(.pong(1)) }
+            #expect(one.frames.contains { if case .heads = $0 { true } else { false } })
+            one.end()
+            other.end()
+        }
+    }
+
+    @Test("turns are taken in the order in which they are asked for, so many at once as there are threads") func order() {
+        let held = Monitor<[@Sendable () -> Void]>([])
+        var execution = Execution.tasks
+        execution.longAtOnce = 2
+        execution.runLong = { body in held.withLock { $0.append(body) } }
+        let turns = Turns(execution)
+        let taken = Monitor<[String]>([])
+        @Sendable func ask(_ name: String, again: Int) {
+            turns.take {
+                taken.withLock { $0.append(name) }
+                if again > 0 { ask(name, again: again - 1) }
+            }
+        }
+        ask("a", again: 2)
+        ask("b", again: 1)
+        ask("c", again: 0)
+        let bodies = held.withLock { $0 }
+        #expect(bodies.count == 2)
+        for body in bodies { body() }
+        #expect(taken.withLock { $0 } == ["a", "b", "c", "a", "b", "a"])
+        // Its threads have ended.
+        ask("d", again: 0)
+        #expect(held.withLock { $0.count } == 3)
+    }
+}
