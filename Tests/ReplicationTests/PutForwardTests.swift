@@ -145,4 +145,31 @@ import Testing
             #expect(try device.lostEvents().isEmpty)
         }
     }
+
+    @Test("a device that was set back to a copy of itself offers what stands at the hub under an id that it took since, when the hub loses that too")
+    func setBackDevice() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            var device = try await world.heal(world.device(ada))
+            try device.append(message("mine", in: chat, by: ada, id: id))
+            try device.append(Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "mine, edited")))
+            device = try await world.heal(device)
+            let copy = try world.copy(device)
+            try put(world, "old")
+            // It offers both, under a new id.
+            device = try await world.heal(device)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 3)
+            try device.close()
+            device = try await world.heal(world.open(copy, ada))
+            #expect(device.outbox.isEmpty)
+            for _ in 0..<2 {
+                try put(world, "old")
+                device = try await world.heal(device)
+                #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["mine, edited"])
+                #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 3)
+                #expect(try device.outbox.isEmpty && device.lostEvents().isEmpty)
+            }
+        }
+    }
 }

@@ -124,7 +124,7 @@ import Testing
             #expect(pending == 4 && lost.count == 1)
             let device = try await world.heal(try world.open(path, ada))
             #expect(device.state.withLock { $0.outbox.identity.replica } != before)
-            #expect(try Identities.own(device.side, device.state.withLock { $0.outbox.identity }).contains(before))
+            #expect(try Identities.own(device.side, device.state.withLock { $0.outbox.identity }).ids.contains(before))
             try expectSame(world, device, chat, sent: all)
         }
     }

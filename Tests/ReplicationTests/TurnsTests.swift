@@ -27,9 +27,10 @@ import Testing
 
     private func isCaughtUp(_ peer: RawPeer) -> Bool { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
 
-    @Test("who lacks much is sent some at once, and the rest in turns; others are sent what they lack meanwhile, and told of what happens") func feeding() async throws {
+    @Test("who lacks much is sent some at once, and the rest in turns; others are sent what they lack meanwhile, and told of what happens")
+    func feeding() async throws {
         let threads = HeldThreads()
-        try await withWorld { threads.hold(&$0) } _: { world in
+        try await withWorld(threads.hold) { world in
             let long = try await world.hubStore.createConversation(.group, author: ada, participants: [])
             for _ in 0..<20 { _ = try await world.hubStore.append(message(String(repeating: "a", count: 900_000), in: long, by: ada)) }
             let short = try await world.hubStore.createConversation(.group, author: bob, participants: [eve])
@@ -53,7 +54,7 @@ import Testing
 
     @Test("heads are hashed in a turn, and what is asked behind them waits; others do not") func comparing() async throws {
         let threads = HeldThreads()
-        try await withWorld { threads.hold(&$0) } _: { world in
+        try await withWorld(threads.hold) { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let (one, other) = (try await RawPeer(world.hub, ada), try await RawPeer(world.hub, bob))
             let head = HeadsFrame.Item(log: .conversation(chat), head: LogHead(size: 1, root: CompactRange().root()))

@@ -2,8 +2,8 @@ internal import EventLog
 
 /// What comes of an entry that the hub says it has recorded.
 enum Standing {
-    /// It stands there: the entry leaves.
-    case held
+    /// It stands there: the entry leaves. It may stand there as this event of another origin.
+    case held(as: RecordedEvent? = nil)
     /// What stands there has not come, or cannot be compared yet.
     case awaited
     /// It does not come: the scope leaves it out, or it lies in a hole.
@@ -29,6 +29,7 @@ extension Outbox {
         var result = Answered()
         var changed: [OutboxEntry] = []
         var gone: [OutboxEntry] = []
+        var own: [RecordedEvent] = []
         for answer in accepted {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
             // A repeat of nothing that this user may see: a hub that was set back says so of an old counter, in a conversation that it does not know.
@@ -42,7 +43,9 @@ extension Outbox {
             entry.isCounted = true
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             switch try standing(entry) {
-            case .held: gone.append(entry)
+            case .held(let event):
+                gone.append(entry)
+                if let event, entry.isUnderOtherID(event) { own.append(event) }
             case .elsewhere where !entry.isElsewhere:
                 entry.isElsewhere = true
                 changed.append(entry)
@@ -79,6 +82,7 @@ extension Outbox {
         if changed.isEmpty, gone.isEmpty { return result }
         try side.write { transaction in
             if let reborn { try Identities.take(reborn, after: identity, &transaction) }
+            try Identities.know(own, as: next, &transaction)
             for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
         }
@@ -135,17 +139,19 @@ extension Outbox {
     ///   - evenSent: whether all of it may leave, and not only what failed.
     ///   - forEachEvent: gives the events that are held of a log.
     func strikeStanding(evenSent: Bool, _ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {
-        var gone: [OutboxEntry] = []
+        var gone: [OutboxEntry] = [], own: [RecordedEvent] = []
         let candidates = evenSent ? unaccepted : unaccepted.filter(\.isFailed)
         for (log, candidates) in Dictionary(grouping: candidates, by: \.event.log).sorted(by: { $0.key < $1.key }) {
             var rest = Dictionary(grouping: candidates, by: \.origin.hlc)
             try forEachEvent(log) { event in
                 guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
-                gone.append(rest[event.origin.hlc]!.remove(at: place))
+                let entry = rest[event.origin.hlc]!.remove(at: place)
+                gone.append(entry)
+                if entry.isUnderOtherID(event) { own.append(event) }
             }
         }
         acceptedCount += gone.count { !$0.isCounted }
-        return try settle([], but: gone) { _ in .awaited }
+        return try settle([], but: gone, own: own) { _ in .awaited }
     }
 
     /// What was accepted can be compared now.
@@ -155,12 +161,14 @@ extension Outbox {
 
     /// Accepted entries that are held by now leave, with those that do anyway; that others do not come is kept.
     private func settle(
-        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], _ standing: (OutboxEntry) throws -> Standing
+        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], own known: [RecordedEvent] = [], _ standing: (OutboxEntry) throws -> Standing
     ) throws -> Set<ConversationID> {
-        var gone = others, kept: [OutboxEntry] = []
+        var gone = others, kept: [OutboxEntry] = [], own = known
         for var entry in accepted {
             switch try standing(entry) {
-            case .held: gone.append(entry)
+            case .held(let event):
+                gone.append(entry)
+                if let event, entry.isUnderOtherID(event) { own.append(event) }
             case .elsewhere where !entry.isElsewhere:
                 entry.isElsewhere = true
                 kept.append(entry)
@@ -171,6 +179,7 @@ extension Outbox {
         try side.write { transaction in
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in kept { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            try Identities.know(own, as: identity, &transaction)
         }
         for entry in gone { table.remove(entry.id) }
         for entry in kept { table.put(entry) }
@@ -187,6 +196,9 @@ extension OutboxEntry {
         return recorded.origin == origin && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
             && recorded.event.references == event.references
     }
+
+    /// Whether an event is this one, and stands under an id that may not be known as this replica's.
+    fileprivate func isUnderOtherID(_ recorded: RecordedEvent) -> Bool { recorded.event == event && recorded.origin.replica != origin.replica }
 
     /// Whether an event of the same clock is what this entry offers, under another origin. Of an erased one the envelope tells: its body must not come back.
     fileprivate func isOffer(of recorded: RecordedEvent) -> Bool {

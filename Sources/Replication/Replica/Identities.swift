@@ -17,19 +17,67 @@ enum Identities {
         for lane in lanes { try transaction.delete(SyncTables.lanes, lane) }
     }
 
+    /// What a replica made: what stands under one of its ids, and what stands under another one but is its own. A device that was set back to a copy does not
+    /// know the ids that it took since; what it sent under them, it finds at the hub.
+    struct Own {
+        let ids: Set<ReplicaID>
+        fileprivate let origins: Set<[UInt8]>
+
+        func contains(_ event: RecordedEvent) -> Bool {
+            ids.contains(event.origin.replica) || !origins.isEmpty && origins.contains(Identities.encode(event))
+        }
+    }
+
+    /// Keeps in mind that events are this replica's own, under whose id they may stand.
+    static func know(_ events: [RecordedEvent], as identity: ReplicaIdentity, _ transaction: inout SideStore.Writing) throws {
+        let own = try own(in: { try transaction.get(SyncTables.state, $0) }, identity)
+        let new = events.filter { !own.contains($0) }.flatMap { encode($0) }
+        if new.isEmpty { return }
+        try transaction.put(SyncTables.state, ReplicaState.Key.own, (transaction.get(SyncTables.state, ReplicaState.Key.own) ?? []) + new)
+    }
+
+    private static func encode(_ event: RecordedEvent) -> [UInt8] {
+        var out = ByteBuffer(capacity: 48)
+        let key = event.log.key
+        out.put(varint: UInt64(key.count))
+        out.put(key)
+        out.put(event.origin.replica.bytes)
+        out.put(varint: event.origin.counter)
+        return out.array()
+    }
+
+    private static func origins(_ bytes: [UInt8]) throws -> Set<[UInt8]> {
+        try bytes.withUnsafeBytes { bytes in
+            var result: Set<[UInt8]> = []
+            var reader = ByteReader(bytes)
+            while !reader.isAtEnd {
+                let start = bytes.count - reader.remaining
+                _ = try reader.lengthPrefixed()
+                _ = try reader.take(16)
+                _ = try reader.varint()
+                result.insert(Array(bytes[start..<bytes.count - reader.remaining]))
+            }
+            return result
+        }
+    }
+
     /// What this replica made and can offer again, and the rest.
-    static func split(_ events: [RecordedEvent], _ own: Set<ReplicaID>) -> (own: [RecordedEvent], others: [RecordedEvent]) {
+    static func split(_ events: [RecordedEvent], _ own: Own) -> (own: [RecordedEvent], others: [RecordedEvent]) {
         var result: (own: [RecordedEvent], others: [RecordedEvent]) = ([], [])
         for event in events {
             // Of an erased event there is no body to send.
-            if own.contains(event.origin.replica), !event.isErased { result.own.append(event) } else { result.others.append(event) }
+            if own.contains(event), !event.isErased { result.own.append(event) } else { result.others.append(event) }
         }
         return result
     }
 
-    /// All ids that this replica ever had.
-    static func own(_ side: SideStore, _ identity: ReplicaIdentity) throws -> Set<ReplicaID> {
-        let former = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.former) } ?? []
-        return Set(stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) } + [identity.replica])
+    static func own(_ side: SideStore, _ identity: ReplicaIdentity) throws -> Own {
+        try side.read { transaction in try own(in: { try transaction.get(SyncTables.state, $0) }, identity) }
+    }
+
+    private static func own(in fact: ([UInt8]) throws -> [UInt8]?, _ identity: ReplicaIdentity) throws -> Own {
+        let former = try fact(ReplicaState.Key.former) ?? []
+        let ids = stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) }
+        return Own(ids: Set(ids + [identity.replica]), origins: try origins(fact(ReplicaState.Key.own) ?? []))
     }
 }

@@ -266,18 +266,18 @@ extension Replica {
             throw ReplicaError(
                 .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
         }
-        return .held
+        return .held(as: held)
     }
 
     /// The same of one that was recorded before what is held. Where that is not for this user it never comes: the hub has to be believed, and the event is
     /// kept aside unless it says nothing new.
     private func standingBelow(_ entry: OutboxEntry, _ record: OutboxEntry.Record, _ state: borrowing State) throws -> Standing {
         guard state.previews.lastSeqOfFirst(entry.event.log) > 0 else { return .elsewhere }
-        if try record.isRepeat && saysNothingNew(entry.event) { return .held }
+        if try record.isRepeat && saysNothingNew(entry.event) { return .held() }
         var event = entry.recorded
         event.seq = record.seq
         try side.write { try Lost.put([event], &$0) }
-        return .held
+        return .held()
     }
 
     /// Whether a hub may have recorded an event as a repeat of others, of which it remembers only that it did: asked again, it names the log's end.

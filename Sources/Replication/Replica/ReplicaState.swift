@@ -23,6 +23,8 @@ enum ReplicaState {
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
         static let former = Array("former".utf8)
+        /// Origins of other ids under which events of this replica's own stand.
+        static let own = Array("own".utf8)
         /// There: it is a service account's.
         static let service = Array("service".utf8)
         /// The hub's store id.
