@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the comparisons with other databases, and what is measured of the store alone: `make bench`, or
 # benchmarks/run.sh [--quick] [append|state|streams|open|stall|beside] [its options]. Options without a name are `append`'s; with nothing named, all run.
-# benchmarks/run.sh devices [resume|first-screen|latency|fleet [its options]]: a hub and its devices; without a name all four.
+# benchmarks/run.sh devices [resume|first-screen|latency|fleet|crowd [its options]]: a hub and its devices; without a name all five.
 set -eu
 cd "$(dirname "$0")"
 
@@ -62,6 +62,9 @@ if [ "${1:-}" = devices ]; then
         run latency
         # Each device has a disk of its own, and this machine has one: theirs is memory.
         run fleet --device-directory /dev/shm/convstore-devices
+        # Threads of one fixed priority would not take turns.
+        first=
+        run crowd
     fi
     exit
 fi

@@ -32,9 +32,14 @@ import Testing
         let threads = HeldThreads()
         try await withWorld(threads.hold) { world in
             let long = try await world.hubStore.createConversation(.group, author: ada, participants: [])
-            for _ in 0..<20 { _ = try await world.hubStore.append(message(String(repeating: "a", count: 900_000), in: long, by: ada)) }
+            // A frame each, and more of them than go at once.
+            let text = String(repeating: "a", count: EventLimits.textBytesMax)
+            for _ in 0..<14 { _ = try await world.hubStore.append(message(text, in: long, by: ada)) }
             let short = try await world.hubStore.createConversation(.group, author: bob, participants: [eve])
-            let one = try await RawPeer(world.hub, ada) { $0.scope = .conversations([long]) }
+            let one = try await RawPeer(world.hub, ada) {
+                $0.scope = .conversations([long])
+                $0.credit = 16 << 20
+            }
             try await eventually { threads.count == 1 }
             #expect(!isCaughtUp(one))
             // It waits until this is caught up.
@@ -71,28 +76,30 @@ import Testing
         }
     }
 
-    @Test("turns are taken in the order in which they are asked for, so many at once as there are threads") func order() {
+    @Test("who has had fewer turns goes first, for some turns, and else who asked first; so many at once as there are threads") func order() {
         let held = Monitor<[@Sendable () -> Void]>([])
         var execution = Execution.tasks
         execution.longAtOnce = 2
         execution.runLong = { body in held.withLock { $0.append(body) } }
         let turns = Turns(execution)
         let taken = Monitor<[String]>([])
-        @Sendable func ask(_ name: String, again: Int) {
-            turns.take {
+        @Sendable func ask(_ name: String, after count: Int, again: Int = 0) {
+            turns.take(after: count) {
                 taken.withLock { $0.append(name) }
-                if again > 0 { ask(name, again: again - 1) }
+                if again > 0 { ask(name, after: count + 1, again: again - 1) }
             }
         }
-        ask("a", again: 2)
-        ask("b", again: 1)
-        ask("c", again: 0)
+        ask("many", after: Turns.rankMax + 5, again: 1)
+        ask("a", after: 0, again: 2)
+        ask("b", after: 0, again: 1)
+        ask("as many", after: Turns.rankMax)
+        ask("c", after: 1)
         let bodies = held.withLock { $0 }
         #expect(bodies.count == 2)
         for body in bodies { body() }
-        #expect(taken.withLock { $0 } == ["a", "b", "c", "a", "b", "a"])
+        #expect(taken.withLock { $0 } == ["a", "b", "c", "a", "b", "a", "many", "as many", "many"])
         // Its threads have ended.
-        ask("d", again: 0)
+        ask("d", after: 0)
         #expect(held.withLock { $0.count } == 3)
     }
 }

@@ -111,6 +111,7 @@ extension HubConnection {
             tellProgress()
             guard let piece = try feed.next(source) else {
                 isBehind = false
+                if questions.isEmpty { turns = 0 }
                 return tellPosition()
             }
             transmit(piece)

@@ -48,6 +48,8 @@ public final class HubConnection: @unchecked Sendable {
     /// It has asked for a turn at what takes long.
     private var awaitsTurn = false
     var hasTurn = false
+    /// Turns since nothing was left to do.
+    var turns = 0
     /// More is to be sent than goes at once: it goes in turns.
     var isBehind = false
     /// The position of the last CAUGHT_UP.
@@ -146,11 +148,12 @@ public final class HubConnection: @unchecked Sendable {
     func takeTurn() {
         if awaitsTurn { return }
         awaitsTurn = true
-        mailbox.whenIdle { [self] in
-            hub.turns.take { [self] in
+        mailbox.whenIdle { [self, turns] in
+            hub.turns.take(after: turns) { [self] in
                 mailbox.run { [self] in
                     awaitsTurn = false
                     hasTurn = true
+                    self.turns += 1
                     if !questions.isEmpty { answer() }
                     pump()
                     hasTurn = false

@@ -1,20 +1,28 @@
 internal import EventLog
 
-/// What takes a hub long for one peer: all who need some take turns at it, in the order in which they asked, on threads of their own. So nobody who wants
-/// little waits for those who want much, nor does anything else that runs on Swift's threads.
+/// What takes a hub long for one peer: all who need some take turns at it, on threads of their own. So nobody who wants little waits for those who want much,
+/// nor does anything else that runs on Swift's threads.
+///
+/// The order is that of the asking, but for the first few turns: who has had fewer goes before who has had more, as most need no more (least attained
+/// service, L. Kleinrock, Queueing Systems II, 1976, with a bound, so that who wants much is not put off for ever).
 final class Turns: Sendable {
     private struct State {
-        var waiting: [@Sendable () -> Void] = []
+        var waiting: [(rank: Int, turn: @Sendable () -> Void)] = []
         var threads = 0
     }
     private let state = Monitor(State())
     private let execution: Execution
+    /// So many turns count.
+    static let rankMax = 8
 
     init(_ execution: Execution) { self.execution = execution }
 
-    func take(_ turn: @escaping @Sendable () -> Void) {
+    /// - Parameter taken: how many turns were taken for the same.
+    func take(after taken: Int, _ turn: @escaping @Sendable () -> Void) {
+        let rank = min(taken, Self.rankMax)
         let begins = state.withLock { state -> Bool in
-            state.waiting.append(turn)
+            let place = state.waiting.lastIndex { $0.rank <= rank }.map { $0 + 1 } ?? 0
+            state.waiting.insert((rank, turn), at: place)
             guard state.threads < execution.longAtOnce else { return false }
             state.threads += 1
             return true
@@ -28,7 +36,7 @@ final class Turns: Sendable {
                 state.threads -= 1
                 return nil
             }
-            return state.waiting.removeFirst()
+            return state.waiting.removeFirst().turn
         }
     }
 }

@@ -4,7 +4,7 @@ import Foundation
 @main struct DevicesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "devices", abstract: "Measures a hub and its devices: the hub is a process of its own, `convstore serve` on loopback.",
-        subcommands: [ResumeCommand.self, FirstScreenCommand.self, LatencyCommand.self, FleetCommand.self])
+        subcommands: [ResumeCommand.self, FirstScreenCommand.self, LatencyCommand.self, FleetCommand.self, CrowdCommand.self])
 }
 
 /// What every measurement needs.

@@ -4,10 +4,12 @@ import Foundation
 
 /// Fills the store of a hub before it is served.
 enum HubStore {
-    static let ada = UserID("ada")!, assistant = UserID("assistant")!
+    static let ada = UserID("ada")!, dan = UserID("dan")!, assistant = UserID("assistant")!
 
     /// Conversations of one user with an assistant: real texts, and a receipt after each fifth exchange, all conversations going on side by side.
-    static func fill(_ path: String, conversations: Int, events: Int, _ dialogues: Dialogues) throws -> [ConversationID] {
+    ///
+    /// - Parameter others: every other one is another user's.
+    static func fill(_ path: String, conversations: Int, events: Int, others: Bool = false, _ dialogues: Dialogues) throws -> [ConversationID] {
         var dialogues = dialogues
         let store = try ConversationStore.open(at: path)
         let each = events / conversations
@@ -16,18 +18,19 @@ enum HubStore {
         for index in 0..<conversations {
             let id = ConversationID(high: 0xADA_0000_0000_4000, low: 0x8000_0000_0000_0000 | UInt64(index))
             let talk = dialogues.take(each - 1)
-            let created = Event.Content.conversationCreated(kind: .assistant, title: talk.title, participants: [ada, assistant])
-            var events = [Event(conversation: id, author: ada, content: created)]
+            let user = others && index % 2 == 1 ? dan : ada
+            let created = Event.Content.conversationCreated(kind: .assistant, title: talk.title, participants: [user, assistant])
+            var events = [Event(conversation: id, author: user, content: created)]
             var last = MessageID.random()
             for (turn, text) in talk.texts.enumerated() {
                 if turn % 11 == 10 {
-                    events.append(Event(conversation: id, author: ada, content: .receiptRead(upTo: last)))
+                    events.append(Event(conversation: id, author: user, content: .receiptRead(upTo: last)))
                 } else {
                     last = .random()
                     let isMine = turn % 2 == 0
                     events.append(
                         Event(
-                            conversation: id, author: isMine ? ada : assistant,
+                            conversation: id, author: isMine ? user : assistant,
                             content: .messageSent(Event.Message(id: last, role: isMine ? .user : .assistant, text: text))))
                 }
             }
