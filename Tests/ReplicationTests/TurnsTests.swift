@@ -57,6 +57,28 @@ import Testing
         }
     }
 
+    @Test("what has come since a page was asked for is on it, and is not sent behind it once more") func page() async throws {
+        let threads = HeldThreads()
+        try await withWorld(threads.hold) { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for number in 0..<10 { _ = try await world.hubStore.append(message("\(number)", in: chat, by: ada)) }
+            let peer = try await RawPeer(world.hub, bob) { $0.scope = .newest(conversations: 1, messages: 3) }
+            _ = try await world.hubStore.append(message("live", in: chat, by: ada))
+            try await eventually { threads.count == 1 }
+            #expect(!isCaughtUp(peer))
+            try await eventually {
+                _ = threads.letGo()
+                return isCaughtUp(peer)
+            }
+            let seqs = try peer.frames.flatMap { frame -> [Seq] in
+                guard case .events(let events) = frame else { return [] }
+                return try events.items.map { try EventCodec.decode(envelope: $0.envelope, body: $0.body).seq }
+            }
+            #expect(seqs == [10, 11, 12])
+            peer.end()
+        }
+    }
+
     @Test("heads are hashed in a turn, and what is asked behind them waits; others do not") func comparing() async throws {
         let threads = HeldThreads()
         try await withWorld(threads.hold) { world in

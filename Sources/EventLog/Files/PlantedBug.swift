@@ -46,6 +46,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case forgetDamage
     /// A replica offers again what a hub that was set back, and then put forward again, has as it was first.
     case repeatOffers
+    /// A hub answers what was asked behind a page before it sends that.
+    case overtakePage
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

@@ -210,16 +210,16 @@ package struct Feed {
         return try piece(events, source) { _ in true }
     }
 
-    /// A frame of events that somebody chose; behind those of the logs that it holds whole the feed goes on.
-    package mutating func piece(of events: [RecordedEvent], whole: Set<LogID>, _ source: Source) throws -> Piece? {
-        events.isEmpty ? nil : try piece(events, source, advances: whole) { _ in true }
+    /// A frame of events that somebody chose; of logs of which that is what comes next, or what has come since that was asked for, the feed goes on behind it.
+    package mutating func piece(of events: [RecordedEvent], _ source: Source) throws -> Piece? {
+        events.isEmpty ? nil : try piece(events, source) { _ in true }
     }
 
     private static let pieceBytes = 1 << 20, pieceEvents = 8192
     /// From here on a run is smaller than the events themselves.
     private static let segmentEventsMin = 32
 
-    private mutating func piece(_ events: [RecordedEvent], _ source: Source, advances logs: Set<LogID>? = nil, isEnd: (LogID) -> Bool) throws -> Piece {
+    private mutating func piece(_ events: [RecordedEvent], _ source: Source, isEnd: (LogID) -> Bool) throws -> Piece {
         var spans: [LogID: (first: Seq, last: Seq)] = [:]
         var order: [LogID] = []
         for event in events {
@@ -233,7 +233,7 @@ package struct Feed {
         for log in order {
             let span = spans[log]!
             if let note = try note(log, first: span.first, last: span.last, isEnd: isEnd(log), source) { notes.append(note) }
-            if logs?.contains(log) ?? true { advance(log, behind: span.last, source) }
+            if let wish = wishes[log], wish.next >= span.first { advance(log, behind: span.last, source) }
         }
         if events.count >= Self.segmentEventsMin {
             return Piece(frame: .segment(SegmentFrame(run: try source.encode(events), logs: notes)), events: events.count)

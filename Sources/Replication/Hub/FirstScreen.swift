@@ -21,8 +21,6 @@ struct FirstScreen {
         var events: [RecordedEvent] = []
         /// Logs of which only a part is for the peer, and the seqs at which it begins: all of it follows.
         var beginnings: [(log: LogID, seq: Seq)] = []
-        /// Logs whose events so far are all in `events`.
-        var whole: Set<LogID> = []
         var bytes = 0
         /// What it took to make it.
         var effort = Effort()
@@ -69,7 +67,8 @@ struct FirstScreen {
     }
 
     private static let partEventsMax = 4096
-    private static let effortMax = 1 << 20
+    /// A tenth of a second or two, as others wait for their turns; the screen of a user with so much less is one frame.
+    private static let effortMax = 1 << 17
     static let partBytesMax = 512 << 10
 
     /// Adds a conversation's newest messages, over the state before them.
@@ -104,7 +103,6 @@ struct FirstScreen {
             events.reverse()
         }
         if events.first?.seq == 1 {
-            part.whole.insert(log)
             part.events += events
             part.bytes += bytes
             return

@@ -53,7 +53,8 @@ extension HubConnection {
         let hadToWait = awaitsHeads
         allowance.beginSlice()
         guarded {
-            while let question = questions.first, allowance.isLeft(at: now) {
+            // A page that was asked for before goes first.
+            while let question = questions.first, screen.isEmpty || PlantedBug.overtakePage.isPlanted, allowance.isLeft(at: now) {
                 guard allowance.isSliceLeft, hasTurn || !question.isLong else { return takeTurn() }
                 isAnswered = true
                 switch question {

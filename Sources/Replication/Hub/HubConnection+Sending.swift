@@ -53,7 +53,7 @@ extension HubConnection {
             hub.counters.sent(bytes.count, events: 0)
             send(bytes)
         }
-        if let piece = try feed.piece(of: part.events, whole: part.whole, source) { transmit(piece) }
+        if let piece = try feed.piece(of: part.events, source) { transmit(piece) }
         for (log, seq) in part.beginnings { feed.want(log, from: seq, tellsHeads: true) }
     }
 
@@ -94,7 +94,8 @@ extension HubConnection {
 
     private func feedSome() throws {
         if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
-        guard hasTurn || !isBehind else { return session.mayFeed ? takeTurn() : () }
+        // States may have to be made of long logs.
+        guard hasTurn || !isBehind && screen.isEmpty else { return session.mayFeed ? takeTurn() : () }
         hasTurn = false
         let (source, since) = (source, now)
         var pieces = 0
@@ -103,12 +104,14 @@ extension HubConnection {
             guard session.mayFeed, let identity = session.who else { return }
             isBehind = true
             if !screen.isEmpty {
-                // Goes on with the clock: the states may have to be made of long logs.
+                // Goes on with the clock.
                 guard allowance.isLeft(at: now) else { return }
                 try sendScreen(identity)
                 continue
             }
             tellProgress()
+            // What was asked behind it waits for the screen.
+            if !questions.isEmpty, allowance.isLeft(at: now) { takeTurn() }
             guard let piece = try feed.next(source) else {
                 isBehind = false
                 if questions.isEmpty { turns = 0 }

@@ -31,6 +31,8 @@ final class HubNode: @unchecked Sendable {
     /// All origins that were answered as repeats of something else.
     private(set) var duplicates: Set<OriginKey> = []
     private(set) var restores = 0
+    /// Processes so far.
+    private var lives = 0
     /// What was to be erased when the process ended.
     private var erasing: (log: LogID, seq: Seq)?
 
@@ -53,6 +55,8 @@ final class HubNode: @unchecked Sendable {
             do {
                 var options = HubOptions { [self] token, claimed, reply in reply(Token.check(token, claimed, now: clock.wallMilliseconds)) }
                 options.execution = simulation.execution(clock)
+                lives += 1
+                options.execution.runLong = { [self, lives] body in begin(lives, body) }
                 options.firstLot = simulation.firstLot
                 options.progressBytes = simulation.progressBytes
                 process = (store, try Hub(store: store, options: options))
@@ -68,6 +72,16 @@ final class HubNode: @unchecked Sendable {
         } catch {
             if !disk.hasCrashed { simulation.found("the hub does not open: \(error)") }
             fall()
+        }
+    }
+
+    /// A thread of the hub's own begins at once, or when the system lets it: others say and ask more meanwhile.
+    private func begin(_ life: Int, _ thread: @escaping @Sendable () -> Void) {
+        let slowest: UInt64 = world.random.weighted([(6, 0), (3, 30), (1, 2000)])
+        guard slowest > 0 else { return thread() }
+        world.after(world.random.within(1...slowest)) { [self] in
+            // The process may be another one by then.
+            if life == lives { enter { _ in thread() } }
         }
     }
 
