@@ -64,7 +64,9 @@ public final class WebSocketClient: Sendable {
     public func send(_ message: [UInt8]) { socket.send(message) }
 
     /// Says goodbye once what was sent before has left. Idempotent.
-    public func close() { socket.close(.normal) }
+    public func close() { close(.normal) }
+
+    func close(_ end: SocketEnd) { socket.close(end) }
 
     private struct Receiver: SocketReceiver {
         let onMessage: @Sendable ([UInt8]) -> Void

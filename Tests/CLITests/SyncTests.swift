@@ -123,6 +123,13 @@ import Testing
         try bob.act("react", chat, #require(try newest(bob, chat)), "👍")
         try bob.act("send", chat, "from bob's phone")
         try bob.act("read", shared[1])
+        // What is pending has no seq: who names one means a message that is shown with it.
+        let timeline = try ada.run("timeline", chat).objects()
+        let next = (timeline.compactMap { $0["seq"] as? Int }.max() ?? 0) + 1
+        for command in ["delete", "edit", "react"] {
+            let outcome = try Program.run([command, "--store", ada.store, "--author", ada.user, chat, "@\(next)"] + (command == "delete" ? [] : ["x"]))
+            #expect(outcome.status == 65 && outcome.errors.contains("unknown_message"), "\(command): \(outcome.errors)")
+        }
         let new = try #require(try ada.act("new", "--participant", bob.user, "--title", "made offline")["conversation_id"] as? String)
         try ada.act("send", String(new.prefix(13)), "first")
         #expect(try ada.states(chat).last == "pending" && bob.states(chat).last == "pending" && ada.states(new) == ["pending"])

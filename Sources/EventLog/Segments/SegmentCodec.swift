@@ -65,6 +65,14 @@ package enum SegmentCodec {
         }
     }
 
+    /// Why an event that was decoded is none that a store may hold; `nil` if it is.
+    package static func objection(to recorded: RecordedEvent) -> String? {
+        guard 1..<seqMax ~= recorded.seq else { return "no seq of a store" }
+        guard recorded.event.content.kind != nil else { return nil }
+        if let target = recorded.targetSeq, target >= recorded.seq { return "no event of a store" }
+        return recorded.isErased ? nil : Acceptance.checkForm(recorded.event).map { "\($0.code.rawValue)" }
+    }
+
     /// Checks events one by one; reuses its buffers.
     struct EventCheck: ~Copyable {
         private(set) var envelope = ByteBuffer()

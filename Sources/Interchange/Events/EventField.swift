@@ -3,7 +3,7 @@ enum EventField: Int, CaseIterable {
     case type, conversationID, author, at, origin
     case kind, title, participants, attributes, user, messageID, role, text, parts, replyTo, streaming, requestID, index, finishReason
     case usage, reason, emoji, on, upTo, key, value, name, payload
-    case seq, position, hlc, targetSeq, secret, erased, commitment, log, bytes
+    case seq, position, hlc, targetSeq, secret, erased, commitment, log, bytes, envelope, body
 
     var name: StaticString {
         switch self {
@@ -44,6 +44,8 @@ enum EventField: Int, CaseIterable {
         case .commitment: "commitment"
         case .log: "log"
         case .bytes: "bytes"
+        case .envelope: "envelope"
+        case .body: "body"
         }
     }
 

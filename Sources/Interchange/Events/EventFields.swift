@@ -100,3 +100,30 @@ struct EventFields {
     @inline(never)
     func malformed(_ name: StaticString) -> Refusal { Refusal(.malformed, name.description) }
 }
+
+extension EventFields {
+    /// The event of the canonical bytes that a line has where a newer version says more in it; they must say the same as the other members.
+    func canonical(like record: RecordedEvent) throws(Refusal) -> RecordedEvent {
+        if self[.envelope].isNone { return record }
+        let envelope = try base64(.envelope)
+        var exact: RecordedEvent
+        do {
+            if let commitment = record.commitment, record.isErased {
+                exact = try EventCodec.decode(envelope: envelope, commitment: commitment)
+            } else {
+                exact = try EventCodec.decode(envelope: envelope, body: base64(.body))
+            }
+        } catch let refusal as Refusal { throw refusal } catch { throw malformed("envelope") }
+        exact.position = record.position
+        guard exact.saysTheSame(as: record) else { throw malformed("envelope") }
+        return exact
+    }
+}
+
+extension RecordedEvent {
+    /// But for what a newer version says beside it.
+    fileprivate func saysTheSame(as other: RecordedEvent) -> Bool {
+        log == other.log && seq == other.seq && position == other.position && origin == other.origin && hlc == other.hlc && targetSeq == other.targetSeq
+            && isErased == other.isErased && event == other.event
+    }
+}

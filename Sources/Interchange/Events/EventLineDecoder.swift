@@ -86,7 +86,7 @@ public struct EventLineDecoder: ~Copyable {
         let record = RecordedEvent(
             log: log, seq: seq, position: position, origin: origin, hlc: hlc, event: event, targetSeq: target, isErased: isErased,
             commitment: commitment)
-        return ExactEventLine(record: record, secret: secret)
+        return ExactEventLine(record: try fields.canonical(like: record), secret: secret)
     }
 
     /// Reads one exact line from an array; see ``decodeExact(_:)-(UnsafeRawBufferPointer)``.

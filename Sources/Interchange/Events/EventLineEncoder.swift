@@ -29,6 +29,12 @@ public struct EventLineEncoder: Sendable {
                 output.appendNumber(target)
             }
             if let secret { output.appendMember(",\"secret\":", base64: secret) }
+            // What a newer version says beside the members above stands in its bytes alone.
+            if record.newer != nil {
+                let (envelope, body) = EventCodec.encode(record)
+                output.appendMember(",\"envelope\":", base64: envelope)
+                if !record.isErased { output.appendMember(",\"body\":", base64: body) }
+            }
         }
         output.append("}\n")
         return true

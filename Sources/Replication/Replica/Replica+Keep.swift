@@ -62,7 +62,12 @@ extension Replica {
             return try keep(SegmentCodec.decode(segment.run), segment.logs)
         case .events(let frame):
             let events = try frame.items.map { item in
-                guard let commitment = item.commitment else { return try EventCodec.decode(envelope: item.envelope, body: item.body) }
+                guard let commitment = item.commitment else {
+                    let event = try EventCodec.decode(envelope: item.envelope, body: item.body)
+                    // As a segment's are: a store that held others could not give them on.
+                    if let what = SegmentCodec.objection(to: event) { throw ReplicaError(.badPeer, "log \(event.log) seq \(event.seq): \(what)") }
+                    return event
+                }
                 let event = try EventCodec.decode(envelope: item.envelope, commitment: commitment)
                 switch event.event.content.kind {
                 // Who takes part is never erased (FORMAT.md): no store could go on from it.

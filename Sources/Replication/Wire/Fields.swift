@@ -4,14 +4,31 @@ package import EventLog
 package struct Fields {
     private enum Value {
         case number(UInt64)
+        case fixed(UInt64)
         case bytes(UnsafeRawBufferPointer)
+        /// Of a wire type that no known field has.
+        case other
     }
+    /// Whether a field that was asked for has another wire type: the message cannot be read. Shared with the messages inside.
+    private final class Mistake { var isMade = false }
+    private let mistake: Mistake
     private var values: [(field: UInt64, value: Value)] = []
 
     private static let countMax = 1 << 17
 
     /// The bytes must outlive the value.
-    package init(_ bytes: UnsafeRawBufferPointer) throws {
+    package init(_ bytes: UnsafeRawBufferPointer) throws { try self.init(bytes, Mistake()) }
+
+    /// Reads a message, all of whose fields have the wire types of those that `read` asks for.
+    package static func read<T>(_ bytes: UnsafeRawBufferPointer, _ read: (Fields) throws -> T) throws -> T {
+        let fields = try Fields(bytes)
+        let result = try read(fields)
+        if fields.mistake.isMade { throw CodecError(.badField) }
+        return result
+    }
+
+    private init(_ bytes: UnsafeRawBufferPointer, _ mistake: Mistake) throws {
+        self.mistake = mistake
         var reader = ByteReader(bytes)
         while !reader.isAtEnd {
             // A field of two bytes costs forty here: a message made of nothing else must not cost much more than itself.
@@ -20,9 +37,11 @@ package struct Fields {
             guard tag >> 3 > 0 else { throw CodecError(.badField) }
             switch tag & 7 {
             case 0: values.append((tag >> 3, .number(try reader.varint())))
-            case 1: values.append((tag >> 3, .number(try reader.fixed64())))
+            case 1: values.append((tag >> 3, .fixed(try reader.fixed64())))
             case 2: values.append((tag >> 3, .bytes(try reader.lengthPrefixed())))
-            case 5: values.append((tag >> 3, .number(UInt64(try reader.fixed32()))))
+            case 5:
+                _ = try reader.fixed32()
+                values.append((tag >> 3, .other))
             default: throw CodecError(.badField)
             }
         }
@@ -31,9 +50,20 @@ package struct Fields {
     package func has(_ field: UInt64) -> Bool { values.contains { $0.field == field } }
 
     package func number(_ field: UInt64) -> UInt64 {
-        for entry in values.reversed() where entry.field == field { if case .number(let value) = entry.value { return value } }
+        guard let value = last(field) else { return 0 }
+        if case .number(let number) = value { return number }
+        mistake.isMade = true
         return 0
     }
+
+    package func fixed64(_ field: UInt64) -> UInt64 {
+        guard let value = last(field) else { return 0 }
+        if case .fixed(let number) = value { return number }
+        mistake.isMade = true
+        return 0
+    }
+
+    private func last(_ field: UInt64) -> Value? { values.last { $0.field == field }?.value }
 
     /// A seq or a log's size, which can be counted on from.
     package func seq(_ field: UInt64) throws -> Seq {
@@ -43,7 +73,9 @@ package struct Fields {
     }
 
     private func raw(_ field: UInt64) -> UnsafeRawBufferPointer {
-        for entry in values.reversed() where entry.field == field { if case .bytes(let value) = entry.value { return value } }
+        guard let value = last(field) else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        if case .bytes(let bytes) = value { return bytes }
+        mistake.isMade = true
         return UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
@@ -51,7 +83,11 @@ package struct Fields {
 
     package func all(_ field: UInt64) -> [[UInt8]] {
         values.compactMap { entry in
-            guard entry.field == field, case .bytes(let value) = entry.value else { return nil }
+            guard entry.field == field else { return nil }
+            guard case .bytes(let value) = entry.value else {
+                mistake.isMade = true
+                return nil
+            }
             return Array(value)
         }
     }
@@ -73,13 +109,13 @@ package struct Fields {
         return hash
     }
 
-    package func message(_ field: UInt64) throws -> Fields { try Fields(raw(field)) }
+    package func message(_ field: UInt64) throws -> Fields { try Fields(raw(field), mistake) }
 
     package func messages<T>(_ field: UInt64, _ make: (Fields) throws -> T) throws -> [T] {
         var result: [T] = []
         for entry in values where entry.field == field {
             guard case .bytes(let value) = entry.value else { throw CodecError(.badField) }
-            result.append(try make(Fields(value)))
+            result.append(try make(Fields(value, mistake)))
         }
         return result
     }

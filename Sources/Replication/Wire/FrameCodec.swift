@@ -116,9 +116,10 @@ extension Frame {
                 var reader = ByteReader(bytes)
                 let tag = try reader.varint()
                 guard tag & 7 == 2 else { throw CodecError(.badField) }
-                let fields = try Fields(reader.lengthPrefixed())
-                guard reader.isAtEnd else { throw CodecError(.badField) }
-                return try Self(number: tag >> 3, fields)
+                return try Fields.read(reader.lengthPrefixed()) { fields in
+                    guard reader.isAtEnd else { throw CodecError(.badField) }
+                    return try Self(number: tag >> 3, fields)
+                }
             }
         } catch {
             throw FrameError((error as? CodecError)?.problem ?? .badValue)
@@ -144,8 +145,8 @@ extension Frame {
         case 9: self = .caughtUp(CaughtUp(cursor: try Cursor(fields.message(1))))
         case 10: self = .credit(fields.number(1))
         case 11: self = .typing(Typing(conversation: try fields.identifier(1), user: try fields.user(2), isTyping: fields.number(3) != 0))
-        case 12: self = .ping(fields.number(1))
-        case 13: self = .pong(fields.number(1))
+        case 12: self = .ping(fields.fixed64(1))
+        case 13: self = .pong(fields.fixed64(1))
         case 14:
             let code = Bye.Code(rawValue: UInt32(clamping: fields.number(1))) ?? .internalError
             self = .bye(
@@ -185,7 +186,7 @@ extension Cursor {
     }
 
     package init(_ fields: Fields) throws {
-        self.init(store: try fields.identifier(1), incarnation: fields.number(2), position: fields.number(3))
+        self.init(store: try fields.identifier(1), incarnation: fields.fixed64(2), position: fields.number(3))
     }
 }
 
@@ -289,7 +290,7 @@ extension Hello {
         if fields.has(13) {
             let held = try fields.message(13)
             newest = HeldEvent(
-                log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.number(4)), replica: try held.identifier(5), counter: held.number(6))
+                log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.fixed64(4)), replica: try held.identifier(5), counter: held.number(6))
         }
         sendsAgain = fields.number(14) != 0
         checkpointRoot = fields.has(15) ? try fields.hash(15) : nil
@@ -314,9 +315,9 @@ extension Welcome {
 
     fileprivate init(_ fields: Fields) throws {
         version = UInt32(clamping: fields.number(1))
-        connection = fields.number(2)
+        connection = fields.fixed64(2)
         store = try fields.identifier(3)
-        incarnation = fields.number(4)
+        incarnation = fields.fixed64(4)
         time = fields.number(5)
         credit = fields.number(6)
         isGone = fields.number(7) != 0
@@ -363,7 +364,7 @@ extension Accepted {
         replica = try fields.identifier(3)
         counter = fields.number(4)
         seq = try fields.seq(5)
-        hlc = HLC(rawValue: fields.number(6))
+        hlc = HLC(rawValue: fields.fixed64(6))
         isDuplicate = fields.number(7) != 0
     }
 }

@@ -215,7 +215,7 @@ public final class SyncRun: Sendable {
                 wire.sent(message.count)
                 client.send(message)
             },
-            { _ in client.close() })
+            { client.close(SocketEnd($0)) })
         wire.join(connection)
         connection.start()
         return (connection, wire)
@@ -368,6 +368,8 @@ extension WebSocketError {
 }
 
 extension Bye {
-    /// Why, for people. A hub need not give a reason.
-    var told: String { reason.isEmpty ? "the hub gives no reason, only \(code)" : reason }
+    /// Why, for people, on one line. A hub need not give a reason.
+    var told: String {
+        reason.isEmpty ? "the hub gives no reason, only \(code)" : reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+    }
 }

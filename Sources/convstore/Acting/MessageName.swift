@@ -12,7 +12,8 @@ struct MessageName {
         if let id = MessageID(text) { return id }
         if text.hasPrefix("@") {
             guard let seq = Seq(text.dropFirst()) else { throw Failure(.usage, "\(text): behind @ stands a message's seq") }
-            guard let message = try store.message(in: conversation, at: seq) else { throw Refusal(.unknownMessage, text) }
+            // What is pending has no seq yet, and is shown without one.
+            guard let message = try store.message(in: conversation, at: seq), message.details?.unconfirmed == nil else { throw Refusal(.unknownMessage, text) }
             return message.id
         }
         guard !text.isEmpty, text.utf8.allSatisfy({ $0 == UInt8(ascii: "-") || Character(Unicode.Scalar($0)).isHexDigit }) else {

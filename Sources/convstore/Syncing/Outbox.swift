@@ -109,7 +109,8 @@ struct Outbox: ParsableCommand {
             line.addOptional("detail", detail)
             return try line.print()
         }
-        let why = code.map { ": \($0)" + (detail?.isEmpty ?? true ? "" : " (\(detail!))") } ?? ""
+        // Both are the hub's words.
+        let why = code.map { ": " + Sanitizer.harmless($0 + (detail?.isEmpty ?? true ? "" : " (\(detail!))")) } ?? ""
         let text = entry.event.content.text.map { "  \(Sanitizer.harmless($0))" } ?? ""
         try StandardOutput.shared.writeLine(
             DisplayWidth.cut("\(entry.id)  \(state)\(why)  \(entry.event.content.kind?.name ?? "unknown")  \(entry.event.conversation)\(text)", to: 400))

@@ -1,4 +1,5 @@
 import EventLog
+import Foundation
 import Interchange
 import Testing
 
@@ -106,6 +107,27 @@ import Testing
             var again: [UInt8] = []
             encoder.append(decoded.record, secret: decoded.secret, to: &again)
             #expect(again == line)
+        }
+    }
+
+    @Test("what a newer version says in an event goes with an exact line, and must agree with its members") func newerFields() throws {
+        let id = MessageID(high: 1, low: 2)
+        for (content, envelope, body) in [
+            (Event.Content.messageSent(.init(id: id, role: .user, text: "hi")), [14 << 3, 7], []), (.messageEdited(message: id, text: "hi"), [], [6 << 3, 9]),
+            (.unknown(kind: 77, body: [8, 5]), [10 << 3 | 2, 16] + [UInt8](0..<16) + [11 << 3, 3], []),
+        ] as [(Event.Content, [UInt8], [UInt8])] {
+            var plain = Self.record(content)
+            plain.targetSeq = nil
+            plain.commitment = nil
+            let bytes = EventCodec.encode(plain)
+            let record = try EventCodec.decode(envelope: bytes.envelope + envelope, body: bytes.body + body, position: plain.position)
+            var line: [UInt8] = []
+            #expect(EventLineEncoder(isExact: true).append(record, to: &line))
+            var decoder = EventLineDecoder()
+            let decoded = try decoder.decodeExact(line).record
+            #expect(decoded == record && EventCodec.encode(decoded) == (bytes.envelope + envelope, bytes.body + body))
+            let other = String(decoding: line, as: UTF8.self).replacingOccurrences(of: "\"seq\":\(record.seq),", with: "\"seq\":\(record.seq + 1),")
+            #expect(throws: Refusal(.malformed, "envelope")) { _ = try decoder.decodeExact(Array(other.utf8)) }
         }
     }
 

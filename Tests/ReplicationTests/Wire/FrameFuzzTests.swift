@@ -16,6 +16,20 @@ import Testing
         }
     }
 
+    @Test("a known field of another wire type makes a message unreadable") func wireTypes() throws {
+        for body: [UInt8] in [[1 << 3, 5], [1 << 3 | 5, 7, 0, 0, 0], [1 << 3 | 2, 1, 0]] {
+            #expect(throws: FrameError.self) { _ = try Frame(decoding: FrameVectorTests.frame(12, body)) }
+        }
+        #expect(try Frame(decoding: FrameVectorTests.frame(12, [1 << 3 | 1, 5, 0, 0, 0, 0, 0, 0, 0])) == .ping(5))
+        // Inside: of a FETCH's wish the field `from`, 3.
+        let log: [UInt8] = [1 << 3 | 2, 16] + [UInt8](0..<16)
+        for (from, isRead) in [([3 << 3, 1], true), ([3 << 3 | 1, 1, 0, 0, 0, 0, 0, 0, 0], false), ([3 << 3 | 2, 1, 0], false)] as [([UInt8], Bool)] {
+            let wish = log + from
+            let frame = FrameVectorTests.frame(8, [1 << 3 | 2, UInt8(wish.count)] + wish)
+            #expect(((try? Frame(decoding: frame)) != nil) == isRead, "\(from)")
+        }
+    }
+
     @Test("nothing traps, and what is read is written and read again as the same", arguments: [1, 2, 3, 4] as [UInt64])
     func mutated(_ seed: UInt64) throws {
         var random = Randomness(state: seed)
