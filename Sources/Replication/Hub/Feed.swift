@@ -24,7 +24,8 @@ package struct Feed {
         package var heads: HeadCache
         package var encode: ([RecordedEvent]) throws -> [UInt8]
         /// The last seq of a log that the peer may see.
-        package var visibleSeq: (LogID) -> Seq
+        /// The last seq of a log that the peer may see from one on; 0: that is hidden.
+        package var visibleSeq: (LogID, _ first: Seq) -> Seq
     }
 
     private var wishes: [LogID: Wish] = [:]
@@ -146,7 +147,7 @@ package struct Feed {
         guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
-            guard let wish = wishes[slice.log], wish.through >= end, source.visibleSeq(slice.log) >= end,
+            guard let wish = wishes[slice.log], wish.through >= end, source.visibleSeq(slice.log, slice.firstSeq) >= end,
                 atLast ? wish.next <= slice.firstSeq : wish.next == slice.firstSeq && planned.contains(slice.log)
             else { return nil }
         }
@@ -170,7 +171,7 @@ package struct Feed {
         var events: [RecordedEvent] = []
         try source.store.forEachEvent(inRun: position) { log in
             guard planned.contains(log), let wish = wishes[log] else { return nil }
-            let last = min(wish.through, source.visibleSeq(log))
+            let last = min(wish.through, source.visibleSeq(log, wish.next))
             return wish.next <= last ? wish.next...last : nil
         } _: {
             events.append($0)
@@ -187,7 +188,7 @@ package struct Feed {
         while let log = rest.popLast() {
             resting.remove(log)
             guard planned.contains(log), let wish = wishes[log] else { continue }
-            let last = min(wish.through, source.visibleSeq(log))
+            let last = min(wish.through, source.visibleSeq(log, wish.next))
             guard wish.next <= last else {
                 end(log)
                 continue
@@ -248,7 +249,7 @@ package struct Feed {
     /// - Parameter isEnd: whether the log's last run was sent; where all that is wanted was, the head is told too: nothing else vouches for it.
     private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote? {
         var note = LogNote(log: log)
-        let isEnd = isEnd || wishes[log]?.tellsHeads ?? false || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log))
+        let isEnd = isEnd || wishes[log]?.tellsHeads ?? false || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log, first))
         if first == 1 { note.secret = try source.store.secret(of: log) }
         if isEnd, let tree = try source.heads.tree(of: log, through: last) { note.head = LogHead(size: tree.end, root: tree.root()) }
         return note.secret.isEmpty && note.head == nil ? nil : note
@@ -257,7 +258,7 @@ package struct Feed {
     private mutating func advance(_ log: LogID, behind seq: Seq, _ source: Source) {
         guard var wish = wishes[log] else { return }
         wish.next = max(wish.next, seq + 1)
-        let isDone = wish.next > min(wish.through, source.visibleSeq(log))
+        let isDone = wish.next > min(wish.through, source.visibleSeq(log, wish.next))
         wishes[log] = wish
         if isDone { end(log) }
     }

@@ -103,16 +103,17 @@ extension HubConnection {
         var awaited: [Awaited] = []
         var offers: [HeadsFrame.Item] = []
         for change in all {
-            let first = change.lastPosition > position ? try hub.store.log.firstSeq(of: change.log, after: position) : nil
+            let end = try end(of: change)
+            let first = end > position ? try hub.store.log.firstSeq(of: change.log, after: position) : nil
             if let first, change.hasComeOrGone(since: first), change.leftSeq > 0 {
                 if let offer = try offer(change.log) { offers.append(offer) }
             } else if let first, change.hasComeOrGone(since: first) || first == 1 {
                 awaited.append(Awaited(log: change.log, reach: 0, isPart: false))
             } else {
                 // Where it stood at the cursor.
-                let last = try first.map { try hub.store.log.event(in: change.log, at: $0 - 1)?.position ?? 0 } ?? change.lastPosition
+                let last = try first.map { try hub.store.log.event(in: change.log, at: $0 - 1)?.position ?? 0 } ?? end
                 let reach = progress.reach(last)
-                if change.lastPosition <= reach { continue }
+                if end <= reach { continue }
                 awaited.append(Awaited(log: change.log, reach: reach, isPart: first == nil && last >= progress.partFrom))
             }
             lacking.append(change)
@@ -120,6 +121,12 @@ extension HubConnection {
         held += Self.frames(of: offers)
         self.awaited = awaited
         cover(lacking, at: now, told: progress)
+    }
+
+    /// The position of the last event of a log that the user may see: for who left not the log's, which goes on.
+    private func end(of change: HubIndex.Change) throws -> Position {
+        guard change.joinedSeq == 0, change.leftSeq > 0 else { return change.lastPosition }
+        return try hub.store.log.event(in: change.log, at: change.leftSeq)?.position ?? change.lastPosition
     }
 
     func offer(_ log: LogID) throws -> HeadsFrame.Item? {

@@ -41,7 +41,7 @@ extension HubConnection {
     }
 
     private var source: Feed.Source {
-        Feed.Source(store: hub.store.log, heads: hub.heads, encode: { [hub] in try hub.encoders.encode($0) }, visibleSeq: visibleSeq)
+        Feed.Source(store: hub.store.log, heads: hub.heads, encode: { [hub] in try hub.encoders.encode($0) }, visibleSeq: visibleSeq(_:from:))
     }
 
     private func sendScreen(_ identity: Identity) throws {

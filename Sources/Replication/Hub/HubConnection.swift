@@ -236,5 +236,13 @@ public final class HubConnection: @unchecked Sendable {
         return hub.withIndex { $0.visibleSeq(of: log, for: identity, seesEverything: seesEverything) }
     }
 
+    /// The same of what is sent from a seq on. It was wanted some time ago: who was taken in again since may not see what was said meanwhile, and is told.
+    func visibleSeq(_ log: LogID, from first: Seq) -> Seq {
+        guard case .conversation(let id) = log, !seesEverything, let identity = session.who, !PlantedBug.tellHistory.isPlanted else { return visibleSeq(log) }
+        guard hub.withIndex({ $0.membership(of: identity.user, in: id).joinedSeq }) > first else { return visibleSeq(log) }
+        // Where it cannot be read how the history begins, nothing is shown.
+        return (try? hub.store.history(of: id)) == .whole ? visibleSeq(log) : 0
+    }
+
     func isInScope(_ log: LogID) -> Bool { Scope.covers(log, scopeNames) || PlantedBug.ignoreScope.isPlanted }
 }
