@@ -186,7 +186,7 @@ extension Cursor {
     }
 
     package init(_ fields: Fields) throws {
-        self.init(store: try fields.identifier(1), incarnation: fields.fixed64(2), position: fields.number(3))
+        self.init(store: try fields.identifier(1), incarnation: fields.fixed64(2), position: try fields.seq(3))
     }
 }
 
@@ -285,7 +285,7 @@ extension Hello {
         scope = fields.has(8) ? try Scope(fields.message(8)) : .mine
         credit = fields.number(9)
         pushed = try fields.messages(10, PushedEvent.init)
-        checkpointSize = fields.number(11)
+        checkpointSize = try fields.seq(11)
         wantsFirstScreen = fields.number(12) != 0
         if fields.has(13) {
             let held = try fields.message(13)

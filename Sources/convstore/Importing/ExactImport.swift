@@ -36,6 +36,10 @@ struct ExactImport {
                     count.duplicates += 1
                     continue
                 }
+                // No replica would take it from this store.
+                if let what = SegmentCodec.objection(to: line.record) {
+                    try refuse(Refusal(.malformed, what), path, lines.number, "No store holds such an event, so no export has it")
+                }
                 // With a secret of our own the log would get other heads than it had.
                 if line.record.seq == 1, line.secret == nil {
                     try refuse(
