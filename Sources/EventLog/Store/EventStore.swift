@@ -156,9 +156,11 @@ public final class EventStore: Sendable {
             do {
                 return try EventStore(reading: path, options)
             } catch let error as EventLogError where error.code == .damaged && tries < 5 {
-                guard try isHeldByWriter(path) || tries < 1 else { throw error }
+                let isHeld = try isHeldByWriter(path)
+                guard isHeld || tries < 1 else { throw error }
                 tries += 1
-                usleep(20_000 << UInt32(tries))
+                // A writer that has gone has left the journal whole: there is nothing to wait for.
+                if isHeld { usleep(20_000 << UInt32(tries)) }
             }
         }
     }

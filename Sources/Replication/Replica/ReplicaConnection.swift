@@ -128,7 +128,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             guard !hasEnded else { return }
             _ = session.end(Bye(.normal))
             replica.saveCursor()
-            finish(.ended(Bye(.goingAway, "the connection was lost")))
+            let bye = Bye(.goingAway, "the connection was lost")
+            finish(.ended(bye), bye)
         }
     }
 
@@ -226,19 +227,16 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .mayPush: guarded { try push() }
             case .ended(let bye, _):
                 replica.saveCursor()
-                finish(.ended(bye))
+                finish(.ended(bye), bye)
             }
         }
     }
 
-    private func finish(_ event: ReplicaEvent) {
+    private func finish(_ event: ReplicaEvent, _ bye: Bye) {
         if hasEnded { return }
         hasEnded = true
         observe(event)
-        switch event {
-        case .ended(let bye): close(bye)
-        default: close(Bye(.normal))
-        }
+        close(bye)
     }
 
     func guarded(_ body: () throws -> Void) {
@@ -262,7 +260,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
         for case .send(let frame) in session.end(bye) { send(frame.encoded()) }
         replica.saveCursor()
-        finish(.failed(error))
+        finish(.failed(error), bye)
     }
 
     /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
@@ -447,6 +445,6 @@ public final class ReplicaConnection: @unchecked Sendable {
     func reopen() {
         for case .send(let frame) in session.end(Bye(.normal, "the replica sets itself right")) { send(frame.encoded()) }
         replica.saveCursor()
-        finish(.mustReopen)
+        finish(.mustReopen, Bye(.normal))
     }
 }
