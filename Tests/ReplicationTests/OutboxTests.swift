@@ -15,7 +15,7 @@ import Testing
             let entry = try device.append(message("mine", in: chat, by: bob))
             let replica = Monitor<ReplicaConnection?>(nil)
             let hub = world.hub.connect(send: { message in replica.withLock { $0 }?.receive(message) }, close: { _ in })
-            let failure = Monitor<(any Error)?>(nil)
+            let failure = Monitor<(any Error)?>(nil), closing = Monitor<Bye.Code?>(nil)
             let connection = device.connect(
                 token: "",
                 send: { message in
@@ -23,7 +23,11 @@ import Testing
                     // The hub never sees it, and yet it is said to stand at seq 3.
                     hello.pushed = []
                     hub.receive(Frame.hello(hello).encoded())
-                }, close: { _ in hub.disconnected() }
+                },
+                close: { bye in
+                    closing.withLock { $0 = bye.code }
+                    hub.disconnected()
+                }
             ) { event in
                 if case .failed(let error) = event { failure.withLock { $0 = error } }
                 guard case .connected = event, let origin = device.outbox.first?.origin else { return }
@@ -35,6 +39,7 @@ import Testing
             connection.start()
             try await eventually { failure.withLock { $0 } != nil }
             #expect((failure.withLock { $0 } as? ReplicaError)?.code == .badPeer)
+            #expect(closing.withLock { $0 } == .protocolError)
             #expect(device.outbox.map(\.id) == [entry.id])
             // An honest hub gets it.
             try await world.sync(device)
