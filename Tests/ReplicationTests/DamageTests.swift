@@ -169,6 +169,25 @@ import Testing
         }
     }
 
+    @Test("an event that the device itself erased, and of which damage took what was left, comes again from the hub")
+    func erasedHere() async throws {
+        try await withWorld { world in
+            let (chats, device, _) = try await talked(in: world)
+            // In the second of three rounds.
+            try device.store.log.erase(log: .conversation(chats[0]), seq: 18)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
+            _ = try Replica.salvage(at: path)
+            let healed = try await world.heal(world.open(path, ada))
+            #expect(healed.isWhole)
+            for chat in chats {
+                #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+                #expect(try healed.store.timeline(of: chat, .newest, limit: 100) == world.hubStore.timeline(of: chat, .newest, limit: 100))
+            }
+        }
+    }
+
     @Test("a sync that breaks off while gaps are filled, and what follows them was skipped, loses nothing of that")
     func brokenOffWhileFilling() async throws {
         try await withWorld { world in

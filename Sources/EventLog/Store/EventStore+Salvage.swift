@@ -27,8 +27,12 @@ extension EventStore {
         // What the archive and the journal's frames say that there was.
         var archived = Archive.State()
         var store: StoreID?
+        var keys: KeyFile?
+        // Logs of which bodies were erased. A frame that was written before that, and which a crash kept from being destroyed, may still hold one.
+        var punctured: [LogID: PuncturedSeeds] = [:]
         do {
-            store = try KeyFile(reading: path).store
+            keys = try KeyFile(reading: path)
+            store = keys?.store
         } catch let error as EventLogError where error.code == .newerFormat {
             throw error
         } catch {
@@ -59,6 +63,7 @@ extension EventStore {
             // Where the rows say that events lie, to name what a lost run held.
             var names: [Position: [String]] = [:]
             var unread = 0
+            let seeds = keys.map { Self.secrets(in: file, archived, $0) } ?? [:]
             _ = file.forEach(database: "logs") { key, value in
                 let name = key.array
                 let bytes = value.array
@@ -70,6 +75,7 @@ extension EventStore {
                     unread += 1
                     return true
                 }
+                if let seeds = seeds[row.number], !seeds.isWhole { punctured[row.id] = seeds }
                 for slice in row.slices {
                     names[slice.run, default: []].append("log \(row.id) seq \(slice.firstSeq) to \(slice.firstSeq + Seq(slice.count) - 1)")
                 }
@@ -155,7 +161,16 @@ extension EventStore {
         for frame in frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
             if frame.firstPosition > last + 1 { try lost("positions \(last + 1) to \(frame.firstPosition - 1)") }
             for index in frame.items.indices where frame.firstPosition + Position(index) > last {
-                do { try event(frame.recorded(index)) } catch is CodecError { try lost("position \(frame.firstPosition + Position(index))") }
+                let found: RecordedEvent
+                do { found = try frame.recorded(index) } catch is CodecError {
+                    try lost("position \(frame.firstPosition + Position(index))")
+                    continue
+                }
+                guard found.isErased || punctured[found.log].map({ $0.leaf(at: found.seq - 1) != nil }) ?? true else {
+                    try lost("log \(found.log) seq \(found.seq): its body was erased, and what was left of it went with its run")
+                    continue
+                }
+                try event(found)
             }
             last = frame.lastPosition
         }

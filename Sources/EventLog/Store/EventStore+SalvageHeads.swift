@@ -20,16 +20,8 @@ extension EventStore {
     package static func salvageHeads(at path: String) -> SalvagedHeads? {
         guard let keys = try? KeyFile(reading: path), var file = try? DataFile(path: Archive.path(path)) else { return nil }
         file.findRoot { Archive.State(salvaging: $0)?.commit }
-        guard let state = Archive.State(salvaging: file), let key = keys.key(ofGeneration: state.keyGeneration) else { return nil }
-        var secrets: [UInt64: [UInt8]] = [:]
-        _ = file.forEach(database: "secrets") { name, value in
-            let name = name.array, number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-            value.withUnsafeBytes { bytes in
-                guard let sealed = Archive.unsealed(name, bytes), let raw = try? Wrapping.unwrap(sealed, key: key.secret, for: "log \(number)") else { return }
-                secrets[number] = PuncturedSeeds(encoded: raw)?.secret
-            }
-            return true
-        }
+        guard let state = Archive.State(salvaging: file), keys.key(ofGeneration: state.keyGeneration) != nil else { return nil }
+        let secrets = Self.secrets(in: file, state, keys)
         var result = SalvagedHeads(position: state.position)
         _ = file.forEach(database: "logs") { name, value in
             let name = name.array
@@ -38,10 +30,26 @@ extension EventStore {
                     let row = try? LogRow(key: name, decoding: sealed, replica: { ReplicaID(high: 0, low: $0) }), row.tree.size > 0
                 else { return }
                 let head = Head(log: row.id, size: row.tree.size, root: row.tree.root())
-                result.logs[row.id] = SalvagedHeads.Log(head: head, secret: secrets[row.number])
+                result.logs[row.id] = SalvagedHeads.Log(head: head, secret: secrets[row.number]?.secret)
             }
             return true
         }
         return result
+    }
+
+    /// The secrets that an archive holds, by the logs' numbers, as far as they can be read: of logs that came from elsewhere, and of those of which bodies
+    /// were erased.
+    static func secrets(in file: borrowing DataFile, _ state: Archive.State, _ keys: KeyFile) -> [UInt64: PuncturedSeeds] {
+        guard let key = keys.key(ofGeneration: state.keyGeneration) else { return [:] }
+        var secrets: [UInt64: PuncturedSeeds] = [:]
+        _ = file.forEach(database: "secrets") { name, value in
+            let name = name.array, number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+            value.withUnsafeBytes { bytes in
+                guard let sealed = Archive.unsealed(name, bytes), let raw = try? Wrapping.unwrap(sealed, key: key.secret, for: "log \(number)") else { return }
+                secrets[number] = PuncturedSeeds(encoded: raw)
+            }
+            return true
+        }
+        return secrets
     }
 }

@@ -188,6 +188,24 @@ import Testing
         }
     }
 
+    @Test("A body that was erased is not saved from a frame that a crash kept from being destroyed")
+    func erasedInOldFrames() throws {
+        let directory = TemporaryDirectory()
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1)] + (0..<9).map { sent($0, in: 1, "text \($0)") })
+        let original = try store.all()
+        let journal = FileJournal.path(directory.store, 0)
+        let frames = try Self.read(journal)
+        try store.erase(log: original[4].log, seq: 5)
+        try store.close()
+        try Self.write(frames, journal)
+        #expect(try EventStore.damageRun(at: directory.store, number: 0) == 1)
+        var (events, lost) = ([RecordedEvent](), [String]())
+        try EventStore.salvage(at: directory.store, event: { events.append($0) }, lost: { lost.append($0) })
+        #expect(events == original.filter { $0.seq != 5 })
+        #expect(lost.contains { $0.contains("seq 5: its body was erased") }, "\(lost)")
+    }
+
     @Test("I7: salvage says that something is lost if the journal is gone, or ends before what its last frame tells")
     func lostJournal() throws {
         let directory = TemporaryDirectory()
