@@ -1,4 +1,5 @@
 import ConversationStore
+import EventLog
 import Foundation
 import Testing
 
@@ -144,6 +145,84 @@ import Testing
             #expect(device.outbox.isEmpty)
             #expect(try device.lostEvents().isEmpty)
         }
+    }
+
+    @Test("what it offers and finds there again is recorded once, whichever write beside the log a full disk refuses meanwhile")
+    func fullDisk() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            var device = try await world.heal(world.device(ada))
+            try device.append(message("mine", in: chat, by: ada, id: id))
+            try device.append(Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: true)))
+            device = try await world.heal(device)
+            let all = try kinds(world, chat)
+            try keep(world, as: "new")
+            try put(world, "old")
+            // It learns of the loss, and offers nothing yet.
+            try await session(world, device)
+            let path = device.store.log.path
+            try device.close()
+            try world.open(path, ada).close()
+            try put(world, "new")
+            var refused = 0
+            while true {
+                let copy = "\(world.directory)/refused-\(refused)"
+                try FileManager.default.copyItem(atPath: path, toPath: copy)
+                let disk = RefusedCommit(refused, under: copy)
+                defer { FaultyDisks.remove(disk) }
+                device = try world.open(copy, ada)
+                #expect(device.outbox.count == 2)
+                disk.isOn.withLock { $0 = true }
+                try await session(world, device)
+                disk.isOn.withLock { $0 = false }
+                try device.close()
+                device = try await world.heal(world.open(copy, ada))
+                #expect(try kinds(world, chat) == all, "refused: \(refused)")
+                #expect(device.outbox.isEmpty, "refused: \(refused)")
+                try device.close()
+                guard disk.hasRefused.withLock({ $0 }) else { break }
+                refused += 1
+            }
+            #expect(refused > 2)
+        }
+    }
+
+    private func session(_ world: World, _ device: Replica) async throws {
+        let session = world.follow(device)
+        try await eventually { session.isSettled || session.end != nil }
+        session.connection.end()
+        try await eventually { session.end != nil }
+    }
+
+    /// One commit of what lies beside a device's log fails, of those that come while it is on.
+    private final class RefusedCommit: DiskFaults {
+        private let left: Monitor<Int>
+        let isOn = Monitor(false), hasRefused = Monitor(false)
+
+        init(_ number: Int, under directory: String) {
+            left = Monitor(number)
+            FaultyDisks.add(self, for: directory)
+        }
+
+        func willCommit(_ path: String) throws(SystemError) {
+            guard path.hasSuffix("/sync"), isOn.withLock({ $0 }) else { return }
+            let isIt = left.withLock { left in
+                left -= 1
+                return left == -1
+            }
+            guard isIt else { return }
+            hasRefused.withLock { $0 = true }
+            throw SystemError(call: "commit", path: path, number: ENOSPC)
+        }
+
+        func willOpen(_ path: String) throws(SystemError) {}
+        func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
+        func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
+        func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+        func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+        func willChangeNames(_ path: String) throws(SystemError) {}
+        func didCommit(_ path: String) throws(SystemError) {}
     }
 
     @Test("a device that was set back to a copy of itself offers what stands at the hub under an id that it took since, when the hub loses that too")

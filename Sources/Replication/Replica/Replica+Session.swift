@@ -54,8 +54,8 @@ extension Replica {
                 progress = PartialCursor(cursor: known, wholeFrom: 1, partFrom: 1, partThrough: 0)
             }
             let checkpoint = try savedCheckpoint()
-            // What is offered may stand in what is still to come.
-            let holdsBack = state.outbox.hasOffers && (cursor == nil || state.damaged.hasAny(in: scope))
+            // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
+            let holdsBack = state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope))
             let (pushed, touched) =
                 holdsBack ? ([], []) : try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
             show(state.outbox, touched)

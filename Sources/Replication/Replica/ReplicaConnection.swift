@@ -292,9 +292,10 @@ public final class ReplicaConnection: @unchecked Sendable {
         // A hub that says that it has sent all, and has left something out, or of which an earlier one did, is asked for it once.
         let holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
         for log in holes { try fillNow(log) }
-        let mustReopen = try replica.caughtUp(cursor, place: place)
+        // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
+        let mustReopen = try replica.caughtUp(cursor, place: place)
         // What was offered, and stands there all the same.
         let accepted = replica.takeAcceptedCount()
         if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
