@@ -56,30 +56,28 @@ struct RunEncoder: ~Copyable {
         }
     }
 
-    /// What a slice tells of a seq of its own: the message's id and the next chunk's index.
-    private struct Known {
-        var id = MessageID(high: 0, low: 0)
-        var hasID = false
-        var next: UInt32 = 0
-    }
-
     private let shape: RunShape
     private let metaCompressor: ZstdCompressor
     private let textCompressor: ZstdCompressor
-    private var kinds = ByteBuffer(), flags = ByteBuffer(), authors = ByteBuffer(), newAuthors = ByteBuffer(), times = ByteBuffer()
-    private var originCounters = ByteBuffer(), replicas = ByteBuffer(), counters = ByteBuffer(), targets = ByteBuffer(),
-        indexes = ByteBuffer()
-    private var textLengths = ByteBuffer(), restLengths = ByteBuffer(), odd = ByteBuffer(), orderSlices = ByteBuffer(),
-        orderCounts = ByteBuffer()
-    private var hubTimes = ByteBuffer(), hubCounters = ByteBuffer(), rest = ByteBuffer(), strings = ByteBuffer(), directory = ByteBuffer()
-    private var sentIDs = ByteBuffer(), explicitIDs = ByteBuffer(), commitments = ByteBuffer(), replicaIDs = ByteBuffer(),
-        logIDs = ByteBuffer()
+    private var columns = RunColumns()
+    private var raw = ByteBuffer(), meta = ByteBuffer(), compressed = ByteBuffer()
+
+    // Of the run at hand.
     private var logNumbers = Renumbering(), authorNumbers = Renumbering()
-    private var sliceIndex = ContiguousArray<Int32>(), sorted = ContiguousArray<Int32>()
-    private var known = ContiguousArray<Known>(), recent = ContiguousArray<Int>()
+    private var isNumbered = false
+    private var userNumbers: [UserID: Int] = [:]
+    private var replicaNumbers: [ReplicaID: Int] = [:]
+    /// The last event's, by name and by number.
+    private var lastReplica: (id: ReplicaID?, number: Int) = (nil, -1)
     /// By the replica's number: the slice that it wrote in last, and its next counter there.
     private var lanes = ContiguousArray<(slice: Int, next: UInt64)>()
-    private var head = ByteBuffer(), meta = ByteBuffer(), raw = ByteBuffer(), texts = ByteBuffer(), compressed = ByteBuffer()
+    /// By the event's place: its slice, and the events' places slice by slice.
+    private var sliceIndex = ContiguousArray<Int32>(), sorted = ContiguousArray<Int32>()
+    private var frames: [Range<Int>] = []
+    private var frameStart = 0
+
+    // Of the slice at hand.
+    private var slice = SliceState()
 
     init(shape: RunShape) {
         self.shape = shape
@@ -94,8 +92,44 @@ struct RunEncoder: ~Copyable {
     /// Encodes events that stand in commit order from `position` on. Returns the slices, one a log, in order of first appearance.
     mutating func encode(_ events: UnsafeBufferPointer<PendingEvent>, at position: Position, into out: inout ByteBuffer) throws -> [Slice] {
         reset()
-        // Group by log, keeping each log's order.
-        let isNumbered = (events.first?.logNumber ?? -1) >= 0
+        let slices = try group(events)
+        putHubTimes(events)
+        sort(slices)
+        var start = 0
+        for (number, slice) in slices.enumerated() {
+            begin(slice, number)
+            for place in start..<start + slice.count { put(events[Int(sorted[place])]) }
+            start += slice.count
+        }
+        if columns.texts.count > frameStart { frames.append(frameStart..<columns.texts.count) }
+        columns.putIDs(replicas: lanes.count, into: &raw)
+        columns.putColumns(into: &meta)
+        try write(events: events.count, slices: slices.count, at: position, into: &out)
+        return slices
+    }
+
+    private mutating func reset() {
+        columns.removeAll()
+        raw.removeAll()
+        meta.removeAll()
+        compressed.removeAll()
+        logNumbers.begin()
+        authorNumbers.begin()
+        userNumbers = [:]
+        replicaNumbers = [:]
+        lastReplica = (nil, -1)
+        lanes.removeAll(keepingCapacity: true)
+        sliceIndex.removeAll(keepingCapacity: true)
+        sorted.removeAll(keepingCapacity: true)
+        frames = []
+        frameStart = 0
+    }
+
+    // The order of the commits.
+
+    /// Finds the slices, and writes how they take turns.
+    private mutating func group(_ events: UnsafeBufferPointer<PendingEvent>) throws -> [Slice] {
+        isNumbered = (events.first?.logNumber ?? -1) >= 0
         var sliceOf: [LogID: Int] = [:]
         var slices: [Slice] = []
         var previous = -1
@@ -125,262 +159,221 @@ struct RunEncoder: ~Copyable {
             if slice == previous {
                 repeats += 1
             } else {
-                if previous >= 0 { orderCounts.put(varint: repeats) }
-                orderSlices.put(varint: UInt64(slice))
+                if previous >= 0 { columns.orderCounts.put(varint: repeats) }
+                columns.orderSlices.put(varint: UInt64(slice))
                 previous = slice
                 repeats = 0
             }
         }
-        if previous >= 0 { orderCounts.put(varint: repeats) }
-        var hubTime: UInt64 = 0
-        var hubCounter: UInt16 = 0
+        if previous >= 0 { columns.orderCounts.put(varint: repeats) }
+        return slices
+    }
+
+    private mutating func putHubTimes(_ events: UnsafeBufferPointer<PendingEvent>) {
+        var time: UInt64 = 0
+        var counter: UInt16 = 0
         for index in events.indices {
             let hlc = events[index].envelope.hlc
             // Modular differences: the clock never goes back, but the format must carry whatever it is given.
-            hubTimes.put(varint: (hlc.milliseconds &- hubTime) & 0xFFFF_FFFF_FFFF)
-            hubCounters.put(varint: UInt64(hlc.milliseconds == hubTime ? hlc.counter &- hubCounter : hlc.counter))
-            hubTime = hlc.milliseconds
-            hubCounter = hlc.counter
+            columns.hubTimes.put(varint: (hlc.milliseconds &- time) & 0xFFFF_FFFF_FFFF)
+            columns.hubCounters.put(varint: UInt64(hlc.milliseconds == time ? hlc.counter &- counter : hlc.counter))
+            time = hlc.milliseconds
+            counter = hlc.counter
         }
-        var starts = [Int](repeating: 0, count: slices.count + 1)
-        for (index, slice) in slices.enumerated() { starts[index + 1] = starts[index] + slice.count }
-        for _ in events.indices { sorted.append(0) }
-        var fill = starts
-        for index in events.indices {
-            let slice = Int(sliceIndex[index])
-            sorted[fill[slice]] = Int32(index)
-            fill[slice] += 1
-        }
+    }
 
-        var userNumbers: [UserID: Int] = [:]
-        var users = 0
-        func number(of user: UserID, _ strings: inout ByteBuffer) -> Int {
-            if let known = userNumbers[user] { return known }
-            strings.put(lengthOf: user.string)
-            userNumbers[user] = users
-            users += 1
-            return users - 1
+    /// Sorts the events' places by slice, each slice's in their order.
+    private mutating func sort(_ slices: [Slice]) {
+        var fill = [Int](repeating: 0, count: slices.count)
+        for index in slices.indices.dropFirst() { fill[index] = fill[index - 1] + slices[index - 1].count }
+        for _ in sliceIndex { sorted.append(0) }
+        for (index, slice) in sliceIndex.enumerated() {
+            sorted[fill[Int(slice)]] = Int32(index)
+            fill[Int(slice)] += 1
         }
-        var replicaNumbers: [ReplicaID: Int] = [:]
-        var lastReplicaID: ReplicaID?
-        var replica = -1
-        var outside: [Seq: Known] = [:]
-        var frames: [(start: Int, end: Int)] = []
-        var frameStart = 0
-        for (sliceNumber, slice) in slices.enumerated() {
-            head.put(varint: UInt64(slice.messages) << 1 | { if case .user = slice.log { 1 } else { 0 } }())
-            directory.put(varint: slice.firstSeq)
-            directory.put(varint: UInt64(slice.count))
-            switch slice.log {
-            case .conversation(let id): logIDs.put(id)
-            case .user(let user): directory.put(varint: UInt64(number(of: user, &strings)))
+    }
+
+    // Slices.
+
+    private mutating func begin(_ slice: Slice, _ number: Int) {
+        let isUsers = if case .user = slice.log { true } else { false }
+        columns.heads.put(varint: UInt64(slice.messages) << 1 | (isUsers ? 1 : 0))
+        columns.directory.put(varint: slice.firstSeq)
+        columns.directory.put(varint: UInt64(slice.count))
+        switch slice.log {
+        case .conversation(let id): columns.logIDs.put(id)
+        case .user(let user):
+            let user = self.number(of: user)
+            columns.directory.put(varint: UInt64(user))
+        }
+        self.slice.begin(number, firstSeq: slice.firstSeq)
+    }
+
+    private mutating func number(of user: UserID) -> Int {
+        if let known = userNumbers[user] { return known }
+        userNumbers[user] = columns.userCount
+        return columns.add(user)
+    }
+
+    private mutating func put(_ event: borrowing PendingEvent) {
+        var flags: UInt8 = 0
+        columns.kinds.put(varint: UInt64(event.envelope.kind))
+        slice.known.append(Known())
+        putAuthor(event)
+        putOrigin(event.envelope.origin, hub: event.envelope.hlc, &flags)
+        putReferences(event.envelope, &flags)
+        putBody(event, &flags)
+        columns.flags.put(byte: flags)
+    }
+
+    /// Authors by how recently they wrote in the slice.
+    @inline(__always)
+    private mutating func putAuthor(_ event: borrowing PendingEvent) {
+        let author: Int
+        if isNumbered {
+            let (found, isNew) = authorNumbers.number(of: event.authorNumber, next: columns.userCount)
+            // A user's log may have named the user before; twice among the names does no harm.
+            if isNew { _ = columns.add(event.envelope.author) }
+            author = found
+        } else {
+            author = number(of: event.envelope.author)
+        }
+        if let rank = slice.recent.firstIndex(of: author) {
+            columns.authors.put(varint: UInt64(rank))
+            if rank > 0 {
+                slice.recent.remove(at: rank)
+                slice.recent.insert(author, at: 0)
             }
-            recent.removeAll(keepingCapacity: true)  // authors, the latest first
-            known.removeAll(keepingCapacity: true)
-            if !outside.isEmpty { outside.removeAll(keepingCapacity: true) }
-            var lastReplica = -1
-            var lastTime: UInt64 = 0
-            var lastTarget: Seq = 0
-            for place in starts[sliceNumber]..<starts[sliceNumber + 1] {
-                let event = events[Int(sorted[place])]
-                let envelope = event.envelope
-                var flag: UInt8 = 0
-                kinds.put(varint: UInt64(envelope.kind))
-                known.append(Known())
+        } else {
+            columns.authors.put(varint: UInt64(slice.recent.count))
+            columns.newAuthors.put(varint: UInt64(author))
+            slice.recent.insert(author, at: 0)
+        }
+    }
 
-                let author: Int
-                if isNumbered {
-                    let (found, isNew) = authorNumbers.number(of: event.authorNumber, next: users)
-                    if isNew {
-                        // A user's log may have named the user before; twice among the names does no harm.
-                        strings.put(lengthOf: envelope.author.string)
-                        users += 1
-                    }
-                    author = found
-                } else {
-                    author = number(of: envelope.author, &strings)
-                }
-                if let rank = recent.firstIndex(of: author) {
-                    authors.put(varint: UInt64(rank))
-                    if rank > 0 {
-                        recent.remove(at: rank)
-                        recent.insert(author, at: 0)
-                    }
-                } else {
-                    authors.put(varint: UInt64(recent.count))
-                    newAuthors.put(varint: UInt64(author))
-                    recent.insert(author, at: 0)
-                }
-
-                let origin = envelope.origin
-                if origin.replica != lastReplicaID {
-                    lastReplicaID = origin.replica
-                    if let number = replicaNumbers[origin.replica] {
-                        replica = number
-                    } else {
-                        replica = replicaNumbers.count
-                        replicaNumbers[origin.replica] = replica
-                        replicaIDs.put(origin.replica)
-                        lanes.append((-1, 1))
-                    }
-                }
-                if replica != lastReplica {
-                    flag |= Flag.replica
-                    replicas.put(varint: UInt64(replica))
-                    lastReplica = replica
-                }
-                let expected = lanes[replica].slice == sliceNumber ? lanes[replica].next : 1
-                if origin.counter != expected {
-                    flag |= Flag.counter
-                    counters.put(varint: origin.counter &- expected)
-                }
-                lanes[replica] = (sliceNumber, origin.counter &+ 1)
-                if origin.hlc == envelope.hlc {
-                    times.put(varint: 0)
-                } else {
-                    // The difference of two numbers of 48 bits, so that there is room for one more.
-                    let step = Int64(origin.hlc.milliseconds) - Int64(lastTime)
-                    times.put(varint: UInt64(bitPattern: (step << 1) ^ (step >> 63)) + 1)
-                    lastTime = origin.hlc.milliseconds
-                    if origin.hlc.counter != 0 {
-                        flag |= Flag.originCounter
-                        originCounters.put(varint: UInt64(origin.hlc.counter))
-                    }
-                }
-
-                let form = Form(kind: envelope.kind)
-                let isUsual: Bool
-                switch form {
-                case .sent:
-                    isUsual =
-                        envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
-                        && envelope.targetSeq < envelope.seq
-                case .about:
-                    isUsual =
-                        envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
-                case .plain:
-                    isUsual = envelope.message == nil && envelope.chunkIndex == 0 && envelope.targetSeq == 0 && envelope.replyTo == nil
-                }
-                if isUsual, envelope.extra.isEmpty {
-                    switch form {
-                    case .sent:
-                        sentIDs.put(envelope.message!)
-                        known[known.count - 1].id = envelope.message!
-                        known[known.count - 1].hasID = true
-                        if let replyTo = envelope.replyTo {
-                            flag |= Flag.index
-                            targets.put(varint: envelope.seq - envelope.targetSeq)
-                            if !learn(replyTo, at: envelope.targetSeq, in: slice, &outside) {
-                                flag |= Flag.explicitID
-                                explicitIDs.put(replyTo)
-                            }
-                        }
-                    case .about:
-                        targets.put(varint: envelope.targetSeq == lastTarget ? 0 : envelope.seq - envelope.targetSeq)
-                        lastTarget = envelope.targetSeq
-                        if !learn(envelope.message!, at: envelope.targetSeq, in: slice, &outside) {
-                            flag |= Flag.explicitID
-                            explicitIDs.put(envelope.message!)
-                        }
-                        let isChunk = envelope.kind == Event.Kind.chunkAppended.rawValue
-                        var wanted: UInt32 = 0
-                        if isChunk {
-                            if envelope.targetSeq >= slice.firstSeq {
-                                let target = Int(envelope.targetSeq - slice.firstSeq)
-                                wanted = known[target].next
-                                known[target].next = envelope.chunkIndex &+ 1
-                            } else {
-                                wanted = outside[envelope.targetSeq]!.next
-                                outside[envelope.targetSeq]!.next = envelope.chunkIndex &+ 1
-                            }
-                        }
-                        if envelope.chunkIndex != wanted {
-                            flag |= Flag.index
-                            indexes.put(varint: UInt64(envelope.chunkIndex))
-                        }
-                    case .plain: break
-                    }
-                } else {
-                    // Kinds of a newer version, or an event that another implementation wrote oddly: every field as it is.
-                    flag |= Flag.odd
-                    if form == .sent { sentIDs.put(envelope.message ?? MessageID(high: 0, low: 0)) }
-                    odd.put(byte: (envelope.message == nil ? 0 : 1) | (envelope.replyTo == nil ? 0 : 2))
-                    if let message = envelope.message { odd.put(message) }
-                    if let replyTo = envelope.replyTo { odd.put(replyTo) }
-                    odd.put(varint: UInt64(envelope.chunkIndex))
-                    odd.put(varint: envelope.targetSeq)
-                    odd.put(varint: UInt64(envelope.extra.count))
-                    odd.put(envelope.extra)
-                }
-
-                if let commitment = event.commitment {
-                    flag |= Flag.erased
-                    commitment.withUnsafeBytes { commitments.put($0) }
-                    textLengths.put(varint: 0)
-                } else {
-                    textLengths.put(varint: UInt64(event.body.text.count))
-                    texts.put(event.body.text)
-                    if texts.count - frameStart >= shape.textFrameBytes {
-                        frames.append((frameStart, texts.count))
-                        frameStart = texts.count
-                    }
-                    if !event.body.rest.isEmpty {
-                        flag |= Flag.rest
-                        restLengths.put(varint: UInt64(event.body.rest.count))
-                        rest.put(event.body.rest)
-                    }
-                }
-                flags.put(byte: flag)
+    /// The replica where it is another than before, the counter where it is not the next, the time where it is not the hub's.
+    @inline(__always)
+    private mutating func putOrigin(_ origin: Origin, hub: HLC, _ flags: inout UInt8) {
+        if origin.replica != lastReplica.id { lastReplica = (origin.replica, number(of: origin.replica)) }
+        let replica = lastReplica.number
+        if replica != slice.replica {
+            flags |= Flag.replica
+            columns.replicas.put(varint: UInt64(replica))
+            slice.replica = replica
+        }
+        let expected = lanes[replica].slice == slice.number ? lanes[replica].next : 1
+        if origin.counter != expected {
+            flags |= Flag.counter
+            columns.counters.put(varint: origin.counter &- expected)
+        }
+        lanes[replica] = (slice.number, origin.counter &+ 1)
+        if origin.hlc == hub {
+            columns.times.put(varint: 0)
+        } else {
+            // The difference of two numbers of 48 bits, so that there is room for one more.
+            let step = Int64(origin.hlc.milliseconds) - Int64(slice.time)
+            columns.times.put(varint: UInt64(bitPattern: (step << 1) ^ (step >> 63)) + 1)
+            slice.time = origin.hlc.milliseconds
+            if origin.hlc.counter != 0 {
+                flags |= Flag.originCounter
+                columns.originCounters.put(varint: UInt64(origin.hlc.counter))
             }
         }
-        if texts.count > frameStart { frames.append((frameStart, texts.count)) }
+    }
 
-        raw.put(varint: UInt64(lanes.count))
-        raw.put(varint: UInt64(commitments.count / Hash256.byteCount))
-        raw.put(varint: UInt64(explicitIDs.count / 16))
-        raw.put(head.bytes)
-        raw.put(logIDs.bytes)
-        raw.put(sentIDs.bytes)
-        raw.put(replicaIDs.bytes)
-        raw.put(explicitIDs.bytes)
-        raw.put(commitments.bytes)
+    private mutating func number(of replica: ReplicaID) -> Int {
+        if let known = replicaNumbers[replica] { return known }
+        let number = replicaNumbers.count
+        replicaNumbers[replica] = number
+        columns.replicaIDs.put(replica)
+        lanes.append((-1, 1))
+        return number
+    }
 
-        meta.put(varint: UInt64(users))
-        meta.put(column: strings)
-        meta.put(column: directory)
-        meta.put(column: orderSlices)
-        meta.put(column: orderCounts)
-        meta.put(column: hubTimes)
-        meta.put(column: hubCounters)
-        meta.put(column: kinds)
-        meta.put(column: flags)
-        meta.put(column: authors)
-        meta.put(column: newAuthors)
-        meta.put(column: times)
-        meta.put(column: originCounters)
-        meta.put(column: replicas)
-        meta.put(column: counters)
-        meta.put(column: targets)
-        meta.put(column: indexes)
-        meta.put(column: textLengths)
-        meta.put(column: restLengths)
-        meta.put(column: odd)
-        meta.put(column: rest)
+    @inline(__always)
+    private mutating func putReferences(_ envelope: borrowing Envelope, _ flags: inout UInt8) {
+        let form = Form(kind: envelope.kind)
+        guard form.isUsual(envelope), envelope.extra.isEmpty else { return putOdd(envelope, form, &flags) }
+        switch form {
+        case .sent:
+            columns.sentIDs.put(envelope.message!)
+            slice.note(envelope.message!)
+            guard let replyTo = envelope.replyTo else { return }
+            flags |= Flag.index
+            columns.targets.put(varint: envelope.seq - envelope.targetSeq)
+            putID(replyTo, at: envelope.targetSeq, &flags)
+        case .about:
+            columns.targets.put(varint: envelope.targetSeq == slice.target ? 0 : envelope.seq - envelope.targetSeq)
+            slice.target = envelope.targetSeq
+            putID(envelope.message!, at: envelope.targetSeq, &flags)
+            let isChunk = envelope.kind == Event.Kind.chunkAppended.rawValue
+            let wanted = isChunk ? slice.nextIndex(at: envelope.targetSeq, then: envelope.chunkIndex &+ 1) : 0
+            if envelope.chunkIndex != wanted {
+                flags |= Flag.index
+                columns.indexes.put(varint: UInt64(envelope.chunkIndex))
+            }
+        case .plain: break
+        }
+    }
 
+    @inline(__always)
+    private mutating func putID(_ id: MessageID, at seq: Seq, _ flags: inout UInt8) {
+        if slice.learn(id, at: seq) { return }
+        flags |= Flag.explicitID
+        columns.explicitIDs.put(id)
+    }
+
+    /// Kinds of a newer version, or an event that another implementation wrote oddly: every field as it is.
+    private mutating func putOdd(_ envelope: borrowing Envelope, _ form: Form, _ flags: inout UInt8) {
+        flags |= Flag.odd
+        if form == .sent { columns.sentIDs.put(envelope.message ?? MessageID(high: 0, low: 0)) }
+        columns.odd.put(byte: (envelope.message == nil ? 0 : 1) | (envelope.replyTo == nil ? 0 : 2))
+        if let message = envelope.message { columns.odd.put(message) }
+        if let replyTo = envelope.replyTo { columns.odd.put(replyTo) }
+        columns.odd.put(varint: UInt64(envelope.chunkIndex))
+        columns.odd.put(varint: envelope.targetSeq)
+        columns.odd.put(varint: UInt64(envelope.extra.count))
+        columns.odd.put(envelope.extra)
+    }
+
+    @inline(__always)
+    private mutating func putBody(_ event: borrowing PendingEvent, _ flags: inout UInt8) {
+        if let commitment = event.commitment {
+            flags |= Flag.erased
+            commitment.withUnsafeBytes { columns.commitments.put($0) }
+            columns.textLengths.put(varint: 0)
+            return
+        }
+        columns.textLengths.put(varint: UInt64(event.body.text.count))
+        columns.texts.put(event.body.text)
+        if columns.texts.count - frameStart >= shape.textFrameBytes {
+            frames.append(frameStart..<columns.texts.count)
+            frameStart = columns.texts.count
+        }
+        if !event.body.rest.isEmpty {
+            flags |= Flag.rest
+            columns.restLengths.put(varint: UInt64(event.body.rest.count))
+            columns.rest.put(event.body.rest)
+        }
+    }
+
+    // The whole.
+
+    /// The header, the section of the ids, and what is compressed.
+    private mutating func write(events: Int, slices: Int, at position: Position, into out: inout ByteBuffer) throws {
         let metaBytes = try metaCompressor.compress(meta.bytes, into: &compressed)
         var table: [(compressed: Int, raw: Int, checksum: UInt64)] = []
         for frame in frames {
             let start = compressed.count
-            let length = try textCompressor.compress(
-                UnsafeRawBufferPointer(rebasing: texts.bytes[frame.start..<frame.end]), into: &compressed)
+            let length = try textCompressor.compress(UnsafeRawBufferPointer(rebasing: columns.texts.bytes[frame]), into: &compressed)
             let bytes = UnsafeRawBufferPointer(rebasing: compressed.bytes[start..<start + length])
-            table.append((length, frame.end - frame.start, XXH64.hash(bytes, seed: position)))
+            table.append((length, frame.count, XXH64.hash(bytes, seed: position)))
         }
         let start = out.count
         out.put(fixed32: Self.magic)
         out.put(fixed32: 0)  // codec, dictionary and key: none but the first
-        out.put(fixed32: UInt32(events.count))
-        out.put(fixed32: UInt32(slices.count))
+        out.put(fixed32: UInt32(events))
+        out.put(fixed32: UInt32(slices))
         out.put(fixed32: UInt32(raw.count))
         out.put(fixed32: UInt32(metaBytes))
         out.put(fixed32: UInt32(meta.count))
@@ -395,59 +388,6 @@ struct RunEncoder: ~Copyable {
         out.put(fixed64: XXH64.hash(UnsafeRawBufferPointer(rebasing: out.bytes[start...]), seed: position))
         out.put(raw.bytes)
         out.put(compressed.bytes)
-        return slices
-    }
-
-    /// Whether the id of the message at a seq is known to be this one; it is from now on.
-    private mutating func learn(_ id: MessageID, at seq: Seq, in slice: Slice, _ outside: inout [Seq: Known]) -> Bool {
-        if seq >= slice.firstSeq {
-            let place = Int(seq - slice.firstSeq)
-            if known[place].hasID, known[place].id == id { return true }
-            known[place].id = id
-            known[place].hasID = true
-            return false
-        }
-        if outside[seq]?.id == id { return true }
-        outside[seq, default: Known(hasID: true)].id = id
-        return false
-    }
-
-    private mutating func reset() {
-        logNumbers.begin()
-        authorNumbers.begin()
-        sliceIndex.removeAll(keepingCapacity: true)
-        sorted.removeAll(keepingCapacity: true)
-        lanes.removeAll(keepingCapacity: true)
-        kinds.removeAll()
-        flags.removeAll()
-        authors.removeAll()
-        newAuthors.removeAll()
-        times.removeAll()
-        originCounters.removeAll()
-        replicas.removeAll()
-        counters.removeAll()
-        targets.removeAll()
-        indexes.removeAll()
-        textLengths.removeAll()
-        restLengths.removeAll()
-        odd.removeAll()
-        orderSlices.removeAll()
-        orderCounts.removeAll()
-        hubTimes.removeAll()
-        hubCounters.removeAll()
-        rest.removeAll()
-        strings.removeAll()
-        directory.removeAll()
-        sentIDs.removeAll()
-        explicitIDs.removeAll()
-        commitments.removeAll()
-        replicaIDs.removeAll()
-        logIDs.removeAll()
-        head.removeAll()
-        meta.removeAll()
-        raw.removeAll()
-        texts.removeAll()
-        compressed.removeAll()
     }
 
     /// Which references a kind usually has.
@@ -465,12 +405,84 @@ struct RunEncoder: ~Copyable {
             default: self = .plain
             }
         }
+
+        /// Whether an envelope of this form has the fields that such have, and no others.
+        @inline(__always)
+        func isUsual(_ envelope: borrowing Envelope) -> Bool {
+            switch self {
+            case .sent:
+                envelope.message != nil && envelope.chunkIndex == 0 && (envelope.replyTo == nil) == (envelope.targetSeq == 0)
+                    && envelope.targetSeq < envelope.seq
+            case .about:
+                envelope.message != nil && envelope.replyTo == nil && envelope.targetSeq != 0 && envelope.targetSeq < envelope.seq
+            case .plain: envelope.message == nil && envelope.chunkIndex == 0 && envelope.targetSeq == 0 && envelope.replyTo == nil
+            }
+        }
     }
 }
 
-extension ByteBuffer {
-    fileprivate mutating func put(column: borrowing ByteBuffer) {
-        put(varint: UInt64(column.count))
-        put(column.bytes)
+extension RunEncoder {
+    /// What a slice tells of a message's seq: its id and the next chunk's index.
+    private struct Known {
+        var id = MessageID(high: 0, low: 0)
+        var hasID = false
+        var next: UInt32 = 0
+    }
+
+    /// What a reader knows of a slice behind the events that are written, and need not be told.
+    private struct SliceState {
+        private(set) var number = 0
+        private var firstSeq: Seq = 0
+        /// Authors, the latest first.
+        var recent = ContiguousArray<Int>()
+        /// The last event's replica, the last time that was not the hub's, and the last target.
+        var replica = -1
+        var time: UInt64 = 0
+        var target: Seq = 0
+        /// Of the slice's own seqs, and of those before it.
+        var known = ContiguousArray<Known>()
+        private var outside: [Seq: Known] = [:]
+
+        mutating func begin(_ number: Int, firstSeq: Seq) {
+            self.number = number
+            self.firstSeq = firstSeq
+            recent.removeAll(keepingCapacity: true)
+            (replica, time, target) = (-1, 0, 0)
+            known.removeAll(keepingCapacity: true)
+            if !outside.isEmpty { outside.removeAll(keepingCapacity: true) }
+        }
+
+        /// The event at hand is a message of this id.
+        @inline(__always)
+        mutating func note(_ id: MessageID) {
+            known[known.count - 1].id = id
+            known[known.count - 1].hasID = true
+        }
+
+        /// Whether the id of the message at a seq is known to be this one; it is from now on.
+        @inline(__always)
+        mutating func learn(_ id: MessageID, at seq: Seq) -> Bool {
+            if seq >= firstSeq {
+                let place = Int(seq - firstSeq)
+                if known[place].hasID, known[place].id == id { return true }
+                known[place].id = id
+                known[place].hasID = true
+                return false
+            }
+            if outside[seq]?.id == id { return true }
+            outside[seq, default: Known(hasID: true)].id = id
+            return false
+        }
+
+        /// The index that a reader expects of the message's next chunk; a seq that was learnt.
+        @inline(__always)
+        mutating func nextIndex(at seq: Seq, then next: UInt32) -> UInt32 {
+            if seq >= firstSeq {
+                defer { known[Int(seq - firstSeq)].next = next }
+                return known[Int(seq - firstSeq)].next
+            }
+            defer { outside[seq]!.next = next }
+            return outside[seq]!.next
+        }
     }
 }
