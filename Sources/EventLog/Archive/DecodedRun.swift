@@ -91,15 +91,17 @@ final class DecodedRun {
             let header = try value.withUnsafeBytes { try Header($0, at: position) }
             let columnBytes = ColumnBytes(count: header.metaBytes)
             let itemMemory = ItemMemory(count: header.events)
-            let columns = try value.withUnsafeBytes { bytes in
+            let (columns, order) = try value.withUnsafeBytes { bytes in
                 let ids = try header.ids(in: bytes, at: position)
                 try decompressor.decompress(header.columns(in: bytes, at: position), into: columnBytes.memory)
-                return try Columns(header, ids: ids, columns: UnsafeRawBufferPointer(columnBytes.memory), at: position, into: itemMemory.memory)
+                var columns = try RunColumnReader(header, ids: ids, columns: UnsafeRawBufferPointer(columnBytes.memory))
+                try columns.readEvents(into: itemMemory.memory)
+                return (columns, try columns.readOrder(from: position, into: itemMemory.memory))
             }
             self.position = position
             slices = columns.slices
             events = Items(memory: itemMemory.memory)
-            order = columns.order
+            self.order = order
             users = columns.users
             replicas = columns.replicas
             extras = columns.extras
