@@ -23,27 +23,57 @@ extension EventStore {
         guard files.contains(where: { ["archive", "key", "lock"].contains($0) || $0.hasPrefix("journal.") }) else {
             throw EventLogError(.noSuchStore, "\(path): no such store")
         }
-        var last: Position = 0
-        // What the archive and the journal's frames say that there was.
-        var archived = Archive.State()
-        var store: StoreID?
-        var keys: KeyFile?
-        // Logs of which bodies were erased. A frame that was written before that, and which a crash kept from being destroyed, may still hold one.
-        var punctured: [LogID: PuncturedSeeds] = [:]
+        var salvage = Salvage(path: path)
         do {
-            keys = try KeyFile(reading: path)
-            store = keys?.store
+            let keys = try KeyFile(reading: path)
+            (salvage.keys, salvage.store) = (keys, keys.store)
         } catch let error as EventLogError where error.code == .newerFormat {
             throw error
         } catch {
             try lost("\(error)")
         }
+        try salvage.archive(progress: progress, event: event, lost: lost)
+        try salvage.journal(event: event, lost: lost)
+    }
 
-        let archivePath = Archive.path(path)
-        if Directory.exists(archivePath) {
-            var file = try DataFile(path: archivePath)
+    /// What is known of a damaged store while it is read.
+    private struct Salvage {
+        let path: String
+        var keys: KeyFile?
+        var store: StoreID?
+        /// What the archive says that there was.
+        private var archived = Archive.State()
+        /// The last position that is behind us.
+        private var last: Position = 0
+        /// Where the rows say that events lie, to name what a lost run held.
+        private var names: [Position: [String]] = [:]
+        /// Logs of which bodies were erased. A frame that was written before that, and which a crash kept from being destroyed, may still hold one.
+        private var punctured: [LogID: PuncturedSeeds] = [:]
+
+        init(path: String) { self.path = path }
+
+        mutating func archive(
+            progress: ((_ done: Position, _ total: Position) -> Void)?, event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void
+        ) throws {
+            let path = Archive.path(path)
+            guard Directory.exists(path) else { return try lost("\(path): it is missing") }
+            var file = try DataFile(path: path)
             file.findRoot { Archive.State(salvaging: $0)?.commit }
-            var problems = file.check().problems.map { "\(archivePath): \($0)" }
+            var problems = file.check().problems.map { "\(path): \($0)" }
+            try readIdentity(file, path)
+            if file.foundRoot != nil { problems.append("\(path): no meta page leads to its content; the newest commit that could be found is read") }
+            archived = Archive.State(salvaging: file) ?? archived
+            let unread = readRows(file)
+            if unread > 0 { problems.append("\(unread) logs' rows cannot be read (their events are looked for all the same)") }
+            var seen: Set<Position> = []
+            let walked = try runs(file, &seen, progress, event, lost)
+            for (start, held) in names.sorted(by: { $0.key < $1.key }) where !seen.contains(start) {
+                try lost("the run at position \(start) cannot be reached; it held \(held.joined(separator: ", "))")
+            }
+            for problem in problems + walked.map({ "\(path): \($0)" }) { try lost(problem) }
+        }
+
+        private mutating func readIdentity(_ file: borrowing DataFile, _ path: String) throws {
             var newer: UInt32?
             _ = file.forEach(database: "meta") { key, value in
                 if key.array == Archive.MetaKey.store, value.byteCount >= 20 {
@@ -56,18 +86,16 @@ extension EventStore {
                 }
                 return true
             }
-            if file.foundRoot != nil { problems.append("\(archivePath): no meta page leads to its content; the newest commit that could be found is read") }
-            archived = Archive.State(salvaging: file) ?? archived
-            let total = archived.position
-            if let newer { throw Format.newer(archivePath, newer) }
-            // Where the rows say that events lie, to name what a lost run held.
-            var names: [Position: [String]] = [:]
+            if let newer { throw Format.newer(path, newer) }
+        }
+
+        /// - Returns: how many cannot be read.
+        private mutating func readRows(_ file: borrowing DataFile) -> Int {
+            let seeds = keys.map { EventStore.secrets(in: file, archived, $0) } ?? [:]
             var unread = 0
-            let seeds = keys.map { Self.secrets(in: file, archived, $0) } ?? [:]
             _ = file.forEach(database: "logs") { key, value in
                 let name = key.array
-                let bytes = value.array
-                let row = bytes.withUnsafeBytes { bytes -> LogRow? in
+                let row = value.array.withUnsafeBytes { bytes -> LogRow? in
                     guard let value = try? Archive.open(name, bytes, "a row") else { return nil }
                     return try? LogRow(key: name, decoding: value) { ReplicaID(high: 0, low: $0) }
                 }
@@ -81,35 +109,23 @@ extension EventStore {
                 }
                 return true
             }
-            if unread > 0 { problems.append("\(unread) logs' rows cannot be read (their events are looked for all the same)") }
+            return unread
+        }
+
+        /// - Parameter seen: where runs were found, be they sound or not.
+        private mutating func runs(
+            _ file: borrowing DataFile, _ seen: inout Set<Position>, _ progress: ((_ done: Position, _ total: Position) -> Void)?,
+            _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
+        ) throws -> [DataFileProblem] {
             var failure: (any Error)?
             let decompressor = ZstdDecompressor()
-            var seen: Set<Position> = []
             let walked = file.forEach(database: "runs") { key, value in
                 guard key.byteCount == 8 else { return true }
                 let start = key.array.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                seen.insert(start)
                 do {
-                    let bytes = value.array
-                    let run: DecodedRun
-                    do {
-                        run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) }
-                    } catch {
-                        try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
-                        seen.insert(start)
-                        return true
-                    }
-                    seen.insert(start)
-                    if start > last + 1 { try lost("positions \(last + 1) to \(start - 1)") }
-                    for place in run.order {
-                        let found: RecordedEvent
-                        do { found = try run.recorded(at: Int(place)) } catch {
-                            try lost("log \(run.slices[Int(run.events[Int(place)].slice)].log) seq \(run.events[Int(place)].seq): \(error)")
-                            continue
-                        }
-                        try event(found)
-                    }
-                    last = start + Position(run.events.count) - 1
-                    progress?(last, total)
+                    try run(value.array, at: start, decompressor, event, lost)
+                    progress?(last, archived.position)
                 } catch {
                     failure = error
                     return false
@@ -117,66 +133,86 @@ extension EventStore {
                 return true
             }
             if let failure { throw failure }
-            for (start, held) in names.sorted(by: { $0.key < $1.key }) where !seen.contains(start) {
-                try lost("the run at position \(start) cannot be reached; it held \(held.joined(separator: ", "))")
-            }
-            for problem in problems + walked.map({ "\(archivePath): \($0)" }) { try lost(problem) }
-        } else {
-            try lost("\(archivePath): it is missing")
+            return walked
         }
 
-        guard let store else {
-            if archived.position > last { try lost("positions \(last + 1) to \(archived.position)") }
-            try lost("the journal: neither key nor archive says whose it is")
-            return
-        }
-        var frames: [TailFrame] = []
-        var newestFrame: UInt64 = 0
-        var end = archived.position
-        for slot in 0..<FileJournal.fileCount {
-            guard let file = try? File(FileJournal.path(path, slot), O_RDONLY),
-                let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0)
-            else { continue }
-            bytes.withUnsafeBytes { bytes in
-                var offset = 0
-                while offset + Frame.headerBytes <= bytes.count {
-                    guard let header = Frame.read(bytes, at: offset, store: store) else {
-                        offset += 8
-                        continue
-                    }
-                    let start = offset + Frame.headerBytes
-                    newestFrame = max(newestFrame, header.number)
-                    end = max(end, header.firstPosition + Position(header.events) - 1)
-                    if header.events > 0, header.firstPosition + Position(header.events) > last + 1,
-                        let frame = try? TailFrame(
-                            UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
-                            firstPosition: header.firstPosition, events: header.events)
-                    {
-                        frames.append(frame)
-                    }
-                    offset += header.frameBytes
-                }
+        private mutating func run(
+            _ bytes: [UInt8], at start: Position, _ decompressor: ZstdDecompressor, _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
+        ) throws {
+            let run: DecodedRun
+            do { run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) } } catch {
+                return try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
             }
-        }
-        for frame in frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
-            if frame.firstPosition > last + 1 { try lost("positions \(last + 1) to \(frame.firstPosition - 1)") }
-            for index in frame.items.indices where frame.firstPosition + Position(index) > last {
+            if start > last + 1 { try lost("positions \(last + 1) to \(start - 1)") }
+            for place in run.order {
                 let found: RecordedEvent
-                do { found = try frame.recorded(index) } catch is CodecError {
-                    try lost("position \(frame.firstPosition + Position(index))")
-                    continue
-                }
-                guard found.isErased || punctured[found.log].map({ $0.leaf(at: found.seq - 1) != nil }) ?? true else {
-                    try lost("log \(found.log) seq \(found.seq): its body was erased, and what was left of it went with its run")
+                do { found = try run.recorded(at: Int(place)) } catch {
+                    try lost("log \(run.slices[Int(run.events[Int(place)].slice)].log) seq \(run.events[Int(place)].seq): \(error)")
                     continue
                 }
                 try event(found)
             }
-            last = frame.lastPosition
+            last = start + Position(run.events.count) - 1
         }
-        if end > last { try lost("positions \(last + 1) to \(end)") }
-        if newestFrame < archived.frame {
-            try lost("the journal: files are missing or cut; what they held behind position \(max(last, end)) nobody can tell")
+
+        mutating func journal(event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
+            guard let store else {
+                if archived.position > last { try lost("positions \(last + 1) to \(archived.position)") }
+                return try lost("the journal: neither key nor archive says whose it is")
+            }
+            let (frames, newestFrame, end) = frames(of: store)
+            for frame in frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
+                if frame.firstPosition > last + 1 { try lost("positions \(last + 1) to \(frame.firstPosition - 1)") }
+                for index in frame.items.indices where frame.firstPosition + Position(index) > last {
+                    guard let found = try? frame.recorded(index) else {
+                        try lost("position \(frame.firstPosition + Position(index))")
+                        continue
+                    }
+                    guard found.isErased || punctured[found.log].map({ $0.leaf(at: found.seq - 1) != nil }) ?? true else {
+                        try lost("log \(found.log) seq \(found.seq): its body was erased, and what was left of it went with its run")
+                        continue
+                    }
+                    try event(found)
+                }
+                last = frame.lastPosition
+            }
+            if end > last { try lost("positions \(last + 1) to \(end)") }
+            if newestFrame < archived.frame {
+                try lost("the journal: files are missing or cut; what they held behind position \(max(last, end)) nobody can tell")
+            }
+        }
+
+        /// The sound frames that tell of what is not read yet, the number of the newest of all, and up to where anything goes.
+        private func frames(of store: StoreID) -> (frames: [TailFrame], newest: UInt64, end: Position) {
+            var frames: [TailFrame] = []
+            var newest: UInt64 = 0
+            var end = archived.position
+            for slot in 0..<FileJournal.fileCount {
+                guard let file = try? File(FileJournal.path(path, slot), O_RDONLY),
+                    let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0)
+                else { continue }
+                bytes.withUnsafeBytes { bytes in
+                    var offset = 0
+                    while offset + Frame.headerBytes <= bytes.count {
+                        guard let header = Frame.read(bytes, at: offset, store: store) else {
+                            offset += 8
+                            continue
+                        }
+                        let start = offset + Frame.headerBytes
+                        newest = max(newest, header.number)
+                        end = max(end, header.firstPosition + Position(header.events) - 1)
+                        if header.events > 0, header.firstPosition + Position(header.events) > last + 1,
+                            let frame = try? TailFrame(
+                                UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
+                                firstPosition: header.firstPosition, events: header.events)
+                        {
+                            frames.append(frame)
+                        }
+                        offset += header.frameBytes
+                    }
+                }
+            }
+            return (frames, newest, end)
         }
     }
 }

@@ -50,16 +50,21 @@ final class Flusher {
 
     private static let logsMax = 2048, usersMax = 65_536
     private unowned let store: EventStore
-    private var encoder = RunEncoder(shape: RunShape())
+    private let shape: RunShape
+    private var encoder: RunEncoder
     private var memory: Memory?
     /// The archive's count of commits after the last flush: beyond it, others have changed what `memory` knows.
     private var commit: UInt64?
-    /// The run at hand; kept between slices, as fresh memory of this size is fetched from the system page by page.
+    /// The memory of a slice's run at hand: fresh memory of this size is fetched from the system page by page.
     private var pending: ContiguousArray<PendingEvent> = []
     private var sealed = ByteBuffer(capacity: 1 << 20)
     private var rows = ByteBuffer(capacity: 1 << 16)
 
-    init(store: EventStore) { self.store = store }
+    init(store: EventStore) {
+        self.store = store
+        shape = RunShape()
+        encoder = RunEncoder(shape: shape)
+    }
 
     /// One slice of the journal a transaction, so that no commit of the archive is long.
     func flush() throws {
@@ -98,190 +103,239 @@ final class Flusher {
         }
     }
 
+    /// What one slice of the journal makes of the archive.
+    private struct Slice {
+        /// As it will be behind it.
+        var state: Archive.State
+        let firstPosition: Position
+        /// The run at hand. The events refer to the frames' bytes.
+        var pending: ContiguousArray<PendingEvent>
+        var runBytes = 0
+        var runs: [(position: Position, range: Range<Int>)] = []
+        var sealedCount = 0
+        /// The logs' places in the memory.
+        var touched: [Int] = []
+        var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []
+        /// The last event's log, and its place.
+        var last: (log: LogID, place: Int)?
+
+        init(_ state: Archive.State, pending: consuming ContiguousArray<PendingEvent>) {
+            self.state = state
+            firstPosition = state.position + 1
+            self.pending = pending
+        }
+    }
+
+    private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
+        let state = try store.archive.environment.read { [archive = store.archive] in try archive.state($0) }
+        // A commit that failed has turned up: sealing its events again would give each of them twice.
+        guard frames[0].number > state.frame else {
+            throw EventStore.poisoned(store.path, EventLogError(.inputOutput, "the archive has taken in what it said it had not"))
+        }
+        if state.commit != commit { memory = Memory(ring) }
+        sealed.removeAll()
+        var slice = Slice(state, pending: pending)
+        pending = []
+        slice.pending.reserveCapacity(min(shape.eventsMax, frames.reduce(0) { $0 + $1.items.count }))
+        defer {
+            slice.pending.removeAll(keepingCapacity: true)
+            pending = slice.pending
+            withExtendedLifetime(frames) {}
+        }
+        // In commit order; what makes a run is sealed at once, while it is in the processor's caches.
+        for frame in frames { try fold(frame, ring, &slice, &memory) }
+        if !slice.pending.isEmpty { try seal(&slice, &memory) }
+        slice.state.position += Position(slice.sealedCount)
+        slice.state.frame = frames.last!.number
+        slice.state.commit += 1
+        let rows = encodeRows(&slice, &memory)
+        try write(slice, rows, cut, memory)
+        settle(slice, rows, cut)
+    }
+
+    // Folding.
+
+    private func fold(_ frame: TailFrame, _ ring: KeyRing, _ slice: inout Slice, _ memory: inout Memory) throws {
+        var others = frame.others[...]
+        for index in 0...frame.items.count {
+            while let other = others.first, other.before == index {
+                others.removeFirst()
+                try takeRecord(other.kind, other.range, of: frame, &slice, &memory)
+            }
+            if index < frame.items.count { try fold(index, of: frame, ring, &slice, &memory) }
+        }
+    }
+
+    private func takeRecord(_ kind: UInt8, _ range: Range<Int>, of frame: TailFrame, _ slice: inout Slice, _ memory: inout Memory) throws {
+        if kind == TailFrame.Record.refusal {
+            let mark = try MarkRecord(decoding: frame.other(range))
+            let place = try touch(mark.log, &slice, &memory)
+            memory.logs[place].row.take(mark)
+        } else if kind == TailFrame.Record.secret {
+            let secret = try SecretRecord(decoding: frame.other(range))
+            slice.secrets.append((try touch(secret.log, &slice, &memory), secret.log, secret.wrapped))
+        }
+    }
+
+    @inline(__always)
+    private func fold(_ index: Int, of frame: TailFrame, _ ring: KeyRing, _ slice: inout Slice, _ memory: inout Memory) throws {
+        var author = 0
+        let envelope = try Envelope(canonical: frame.envelopeBytes(index)) { name throws(CodecError) in
+            author = try memory.users.number(of: name)
+            return memory.users[author]
+        }
+        let bodyBytes = frame.bodyBytes(index)
+        let body = BodyParts(body: bodyBytes)
+        let place: Int
+        if let last = slice.last, last.log == envelope.log {
+            place = last.place
+        } else {
+            place = try touch(envelope.log, &slice, &memory)
+            slice.last = (envelope.log, place)
+        }
+        let erased = frame.commitment(index)
+        let commitment = try erased ?? Merkle.bodyCommitment(salt: salt(of: envelope, place, ring, &memory), body: bodyBytes)
+        memory.logs[place].row.apply(try Effect(envelope: envelope, body: body))
+        memory.logs[place].row.tree.append(Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment))
+        slice.state.rawBytes += UInt64(frame.items[index].envelope.count + frame.items[index].body.count)
+        slice.state.hlc = max(slice.state.hlc, envelope.hlc.rawValue)
+        if envelope.seq == 1, case .conversation = envelope.log { slice.state.conversations += 1 }
+        if envelope.kind == Event.Kind.messageSent.rawValue { slice.state.messages += 1 }
+        slice.pending.append(PendingEvent(envelope: envelope, body: body, commitment: erased, logNumber: place, authorNumber: author))
+        slice.runBytes += body.text.count + body.rest.count + 24
+        if slice.runBytes >= shape.rawBytesMax || slice.pending.count == shape.eventsMax { try seal(&slice, &memory) }
+    }
+
+    @inline(__always)
+    private func salt(of envelope: borrowing Envelope, _ place: Int, _ ring: KeyRing, _ memory: inout Memory) throws -> Hash256 {
+        if memory.logs[place].cursor == nil {
+            let number = memory.logs[place].row.number
+            let seeds = ring.explicit[number] ?? (ring.isExplicitOnly ? nil : memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) })
+            memory.logs[place].cursor = seeds?.cursor()
+        }
+        guard let salt = memory.logs[place].cursor?.leaf(at: envelope.seq - 1) else {
+            throw Archive.damaged(store.archive.path, "the secret of log \(envelope.log) is missing")
+        }
+        return salt
+    }
+
+    /// The place of a log's row in the memory; it will be written.
+    private func touch(_ log: LogID, _ slice: inout Slice, _ memory: inout Memory) throws -> Int {
+        let place: Int
+        if let known = memory.places[log] {
+            place = known
+        } else {
+            place = memory.logs.count
+            memory.logs.append(Log(try row(log, &slice.state.nextNumber)))
+            memory.places[log] = place
+        }
+        if !memory.logs[place].isTouched {
+            memory.logs[place].isTouched = true
+            memory.logs[place].lastUse = memory.flush
+            slice.touched.append(place)
+        }
+        return place
+    }
+
     private func row(_ log: LogID, _ nextNumber: inout UInt64) throws -> LogRow {
         if let found = try store.archive.environment.read({ [archive = store.archive] in try archive.row(log, $0) }) { return found }
         defer { nextNumber += 1 }
         return LogRow(id: log, number: nextNumber)
     }
 
-    private func flush(_ frames: [TailFrame], _ cut: FoldCut?, _ ring: KeyRing, _ memory: inout Memory) throws {
-        let archive = store.archive
-        var state = try archive.environment.read { try archive.state($0) }
-        // A commit that failed has turned up: sealing its events again would give each of them twice.
-        guard frames[0].number > state.frame else {
-            throw EventStore.poisoned(store.path, EventLogError(.inputOutput, "the archive has taken in what it said it had not"))
+    /// Makes a run of what is pending.
+    private func seal(_ slice: inout Slice, _ memory: inout Memory) throws {
+        let position = slice.firstPosition + Position(slice.sealedCount)
+        let offset = sealed.count
+        let parts = try slice.pending.withUnsafeBufferPointer { try encoder.encode($0, at: position, into: &sealed) }
+        for (number, part) in parts.enumerated() {
+            memory.logs[part.logNumber].row.slices.append(
+                LogRow.Slice(run: position, index: number, firstSeq: part.firstSeq, count: part.count, messages: part.messages))
         }
-        if state.commit != commit { memory = Memory(ring) }
-        var touched: [Int] = []
-        var secrets: [(place: Int, log: LogID, wrapped: [UInt8])] = []
-        var nextNumber = state.nextNumber
-        func touch(_ log: LogID, _ memory: inout Memory) throws -> Int {
-            let place: Int
-            if let known = memory.places[log] {
-                place = known
-            } else {
-                place = memory.logs.count
-                memory.logs.append(Log(try row(log, &nextNumber)))
-                memory.places[log] = place
-            }
-            if !memory.logs[place].isTouched {
-                memory.logs[place].isTouched = true
-                memory.logs[place].lastUse = memory.flush
-                touched.append(place)
-            }
-            return place
-        }
+        slice.runs.append((position, offset..<sealed.count))
+        slice.state.runs += 1
+        slice.state.compressedBytes += UInt64(sealed.count - offset)
+        slice.sealedCount += slice.pending.count
+        slice.pending.removeAll(keepingCapacity: true)
+        slice.runBytes = 0
+    }
 
-        // Fold, in commit order, and seal what makes a run at once, while it is in the processor's caches.
-        let shape = RunShape()
-        let firstPosition = state.position + 1
-        var sealedCount = 0
-        var runs: [(position: Position, range: Range<Int>)] = []
-        var runBytes = 0
-        sealed.removeAll()
-        var pending: ContiguousArray<PendingEvent> = []
-        swap(&pending, &self.pending)
-        pending.reserveCapacity(min(shape.eventsMax, frames.reduce(0) { $0 + $1.items.count }))
-        // The events refer to the frames' bytes.
-        defer {
-            pending.removeAll(keepingCapacity: true)
-            swap(&pending, &self.pending)
-            withExtendedLifetime(frames) {}
-        }
-        func seal(_ memory: inout Memory) throws {
-            let position = firstPosition + Position(sealedCount)
-            let offset = sealed.count
-            let slices = try pending.withUnsafeBufferPointer { try encoder.encode($0, at: position, into: &sealed) }
-            for (number, slice) in slices.enumerated() {
-                memory.logs[slice.logNumber].row.slices.append(
-                    LogRow.Slice(run: position, index: number, firstSeq: slice.firstSeq, count: slice.count, messages: slice.messages))
-            }
-            runs.append((position, offset..<sealed.count))
-            state.runs += 1
-            state.compressedBytes += UInt64(sealed.count - offset)
-            sealedCount += pending.count
-            pending.removeAll(keepingCapacity: true)
-            runBytes = 0
-        }
-        var place = -1
-        var lastLog: LogID?
-        for frame in frames {
-            var others = frame.others[...]
-            for index in 0...frame.items.count {
-                while let other = others.first, other.before == index {
-                    others.removeFirst()
-                    if other.kind == TailFrame.Record.refusal {
-                        let mark = try MarkRecord(decoding: frame.other(other.range))
-                        memory.logs[try touch(mark.log, &memory)].row.take(mark)
-                    } else if other.kind == TailFrame.Record.secret {
-                        let secret = try SecretRecord(decoding: frame.other(other.range))
-                        secrets.append((try touch(secret.log, &memory), secret.log, secret.wrapped))
-                    }
-                }
-                guard index < frame.items.count else { break }
-                var author = 0
-                let envelope = try Envelope(canonical: frame.envelopeBytes(index)) { name throws(CodecError) in
-                    author = try memory.users.number(of: name)
-                    return memory.users[author]
-                }
-                let bodyBytes = frame.bodyBytes(index)
-                let body = BodyParts(body: bodyBytes)
-                if envelope.log != lastLog {
-                    place = try touch(envelope.log, &memory)
-                    lastLog = envelope.log
-                }
-                if memory.logs[place].cursor == nil {
-                    let number = memory.logs[place].row.number
-                    let seeds = ring.explicit[number] ?? (ring.isExplicitOnly ? nil : memory.master.leaf(at: number).map { PuncturedSeeds(root: $0) })
-                    memory.logs[place].cursor = seeds?.cursor()
-                }
-                let erased = frame.commitment(index)
-                let commitment: Hash256
-                if let erased {
-                    commitment = erased
-                } else if let salt = memory.logs[place].cursor?.leaf(at: envelope.seq - 1) {
-                    commitment = Merkle.bodyCommitment(salt: salt, body: bodyBytes)
-                } else {
-                    throw Archive.damaged(archive.path, "the secret of log \(envelope.log) is missing")
-                }
-                let leaf = Merkle.eventLeaf(envelope: frame.envelopeBytes(index), commitment: commitment)
-                let effect = try Effect(envelope: envelope, body: body)
-                memory.logs[place].row.apply(effect)
-                memory.logs[place].row.tree.append(leaf)
-                state.rawBytes += UInt64(frame.items[index].envelope.count + frame.items[index].body.count)
-                state.hlc = max(state.hlc, envelope.hlc.rawValue)
-                if envelope.seq == 1, case .conversation = envelope.log { state.conversations += 1 }
-                if envelope.kind == Event.Kind.messageSent.rawValue { state.messages += 1 }
-                pending.append(PendingEvent(envelope: envelope, body: body, commitment: erased, logNumber: place, authorNumber: author))
-                runBytes += body.text.count + body.rest.count + 24
-                if runBytes >= shape.rawBytesMax || pending.count == shape.eventsMax { try seal(&memory) }
-            }
-        }
-        if !pending.isEmpty { try seal(&memory) }
+    // Writing.
 
-        state.position += Position(sealedCount)
-        state.frame = frames.last!.number
-        state.nextNumber = nextNumber
-        state.commit += 1
+    /// What `rows` holds, and what it names.
+    private struct EncodedRows {
+        /// Where each touched log's row ends.
+        var ends: [Int] = []
+        var seqs: [(log: LogID, seq: Seq)] = []
+        var numbers: [ReplicaID: UInt64]
+        var newReplicas: [(number: UInt64, replica: ReplicaID)] = []
+    }
 
-        // Write, in key order.
-        touched.sort { memory.logs[$0].order < memory.logs[$1].order }
-        var numbers = store.replicaNumbers.withLock { $0 }
-        var newReplicas: [(UInt64, ReplicaID)] = []
+    /// In key order.
+    private func encodeRows(_ slice: inout Slice, _ memory: inout Memory) -> EncodedRows {
+        slice.touched.sort { memory.logs[$0].order < memory.logs[$1].order }
+        var encoded = EncodedRows(numbers: store.replicaNumbers.withLock { $0 })
+        encoded.ends.reserveCapacity(slice.touched.count)
+        encoded.seqs.reserveCapacity(slice.touched.count)
         func number(_ replica: ReplicaID) -> UInt64 {
-            if let known = numbers[replica] { return known }
-            let number = UInt64(numbers.count)
-            numbers[replica] = number
-            newReplicas.append((number, replica))
+            if let known = encoded.numbers[replica] { return known }
+            let number = UInt64(encoded.numbers.count)
+            encoded.numbers[replica] = number
+            encoded.newReplicas.append((number, replica))
             return number
         }
         rows.removeAll()
-        var ends: [Int] = []
-        ends.reserveCapacity(touched.count)
-        var seqs: [(log: LogID, seq: Seq)] = []
-        seqs.reserveCapacity(touched.count)
-        for place in touched {
+        for place in slice.touched {
             let start = rows.count
             memory.logs[place].row.encode(into: &rows)
             memory.logs[place].row.encodeLanes(into: &rows, number: number)
             Archive.seal(memory.logs[place].key, from: start, in: &rows)
-            ends.append(rows.count)
-            seqs.append((memory.logs[place].row.id, memory.logs[place].row.seq))
+            encoded.ends.append(rows.count)
+            encoded.seqs.append((memory.logs[place].row.id, memory.logs[place].row.seq))
             memory.logs[place].isTouched = false
         }
+        return encoded
+    }
+
+    private func write(_ slice: Slice, _ encoded: EncodedRows, _ cut: FoldCut?, _ memory: borrowing Memory) throws {
+        let archive = store.archive
         let key = store.keys.withLock { $0.file.current.secret }
-        let batches = try FoldBatch.encode(cut?.rows ?? [], position: state.position)
+        let batches = try FoldBatch.encode(cut?.rows ?? [], position: slice.state.position)
         try archive.environment.write { transaction in
-            for run in runs {
+            for run in slice.runs {
                 let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
                 try transaction.put(archive.runs, Archive.key(position: run.position), bytes, isAppend: true)
             }
             var start = 0
-            for (place, end) in zip(touched, ends) {
+            for (place, end) in zip(slice.touched, encoded.ends) {
                 try transaction.put(archive.logs, memory.logs[place].key, UnsafeRawBufferPointer(rebasing: rows.bytes[start..<end]))
                 start = end
             }
-            for (number, replica) in newReplicas {
+            for (number, replica) in encoded.newReplicas {
                 let key = Archive.key(position: number)
                 try transaction.put(archive.replicas, key, Archive.sealed(key, replica.bytes))
             }
-            for secret in secrets {
+            for secret in slice.secrets {
                 let number = memory.logs[secret.place].row.number
                 let raw = try secret.wrapped.withUnsafeBytes { try Wrapping.unwrap($0, key: key, for: "log \(secret.log)") }
                 let name = Archive.key(position: number)
                 try transaction.put(archive.secrets, name, Archive.sealed(name, try Wrapping.wrap(raw, key: key, for: "log \(number)")))
             }
             for batch in batches { try batch.write(archive, &transaction) }
-            try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, state.encode()))
+            try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, slice.state.encode()))
         }
-        commit = state.commit
+    }
+
+    /// It is archived.
+    private func settle(_ slice: Slice, _ encoded: EncodedRows, _ cut: FoldCut?) {
+        commit = slice.state.commit
         if let cut { store.settle(cut) }
-        store.replicaNumbers.withLock { $0 = numbers }
+        store.replicaNumbers.withLock { $0 = encoded.numbers }
         // In this order: whoever looks at the tail and then at the archive misses nothing.
-        store.writer.withLock { $0.archived(seqs, through: state.position, memoryBytesMax: store.options.cacheBytes) }
-        store.tail.drop(throughFrame: frames.last!.number, archived: state.position)
-        store.journal?.recycle(throughFrame: state.frame)
+        store.writer.withLock { $0.archived(encoded.seqs, through: slice.state.position, memoryBytesMax: store.options.cacheBytes) }
+        store.tail.drop(throughFrame: slice.state.frame, archived: slice.state.position)
+        store.journal?.recycle(throughFrame: slice.state.frame)
         store.noteSlice()
-        archive.environment.releasePages()
+        store.archive.environment.releasePages()
     }
 }

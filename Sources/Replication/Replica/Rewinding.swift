@@ -61,50 +61,19 @@ enum Rewinding {
         _ path: String, _ user: UserID?, _ options: ReplicaOptions, contradicted: Set<LogID>
     ) throws -> (saved: Int, aside: Int, lost: [String]) {
         StoreFiles.remove(aside(path))
-        let secrets = try Secrets(of: path, options)
-        var held: [LogID: Seq] = [:]
-        var ahead: [RecordedEvent] = []
-        /// Of logs whose rows or secrets are lost. Where their ends are known, their first events come again from the hub, with their secrets, and the others
-        /// stand behind that gap. Else all comes again, and is compared: a hub that was set back may not have it.
-        var orphans: [LogID: [RecordedEvent]] = [:]
-        /// Of logs that contradict themselves, whatever the checksums say: they come again whole, and must lead to their heads, or be just these events.
-        var doubtful: [RecordedEvent] = []
-        var found: Set<LogID> = []
-        var saved = 0, read: Position = 0, last: Position = 0
-        var lost: [String] = []
+        var remains = Remains(secrets: try Secrets(of: path, options), contradicted: contradicted)
         var log = options.store.log
         log.access = .readWrite
         let target = try EventStore.open(at: aside(path), options: log)
+        let found: Set<LogID>
         do {
-            var batch: [RecordedEvent] = []
-            var fresh: [LogID: [UInt8]] = [:]
-            func adopt() throws {
-                if batch.isEmpty { return }
-                _ = try target.adoptBlocking(batch, secrets: fresh)
-                batch = []
-                fresh = [:]
-            }
-            try EventStore.salvage(at: path) { event in
-                read += 1
-                last = max(last, event.position)
-                let seq = held[event.log] ?? 0
-                if contradicted.contains(event.log) { return doubtful.append(event) }
-                guard let secret = secrets.known[event.log] else {
-                    orphans[event.log, default: []].append(event)
-                    return
-                }
-                guard event.seq > seq else { return }
-                guard event.seq == seq + 1 else { return ahead.append(event) }
-                if seq == 0 { fresh[event.log] = secret }
-                held[event.log] = event.seq
-                batch.append(event)
-                saved += 1
-                if batch.count == 4096 { try adopt() }
+            try EventStore.salvage(at: path) {
+                try remains.take($0, into: target)
             } lost: {
-                lost.append($0)
+                remains.lost.append($0)
             }
-            try adopt()
-            found = try secrets.contradicted(by: target, held)
+            try remains.adopt(into: target)
+            found = try remains.secrets.contradicted(by: target, remains.held)
             try target.close()
         } catch {
             try? target.close()
@@ -112,24 +81,79 @@ enum Rewinding {
         }
         // Rows of their own events would vouch for what somebody, or bad memory, made of them.
         if !found.isEmpty { return try salvage(path, user, options, contradicted: found) }
-        for (log, head) in secrets.heads ?? [:] where contradicted.contains(log) {
-            lost.append("log \(log): its events do not lead to its head at seq \(head.size), though they match their checksums")
+        for (log, head) in remains.secrets.heads ?? [:] where contradicted.contains(log) {
+            remains.lost.append("log \(log): its events do not lead to its head at seq \(head.size), though they match their checksums")
         }
-        let beside = ahead.count + doubtful.count + orphans.values.reduce(0) { $0 + $1.count }
+        let beside = remains.besideCount
         let side = try SideStore(directory: aside(path), tables: SyncTables.names)
-        if let healed = try SideHealing(of: path, user: user, options, isReplica: { secrets.areAdopted }) {
+        if let healed = try SideHealing(of: path, user: user, options, isReplica: { remains.secrets.areAdopted }) {
             try healed.write(to: side)
-            lost += healed.lost
+            remains.lost += healed.lost
         } else {
             try copySide(of: path, to: side)
         }
-        try side.write { transaction in
-            // What each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is where something came behind the
-            // cursor: a hub that was set back since may not have it any more, and nothing would tell.
+        try side.write { try remains.note(&$0) }
+        side.close()
+        try StoreFiles.rename(trimmed(path), to: old(path))
+        try StoreFiles.rename(aside(path), to: trimmed(path))
+        StoreFiles.remove(old(path))
+        return (remains.saved + beside, beside, remains.lost)
+    }
+
+    /// What is sound of a damaged store's events: what goes into the new one, and what must wait beside it.
+    private struct Remains {
+        let secrets: Secrets
+        let contradicted: Set<LogID>
+        /// What goes into the new store, up to where.
+        private(set) var held: [LogID: Seq] = [:]
+        private(set) var saved = 0
+        private var batch: [RecordedEvent] = []
+        private var fresh: [LogID: [UInt8]] = [:]
+        /// What stands behind gaps.
+        private var ahead: [RecordedEvent] = []
+        /// Of logs whose rows or secrets are lost. Where their ends are known, their first events come again from the hub, with their secrets, and the others
+        /// stand behind that gap. Else all comes again, and is compared: a hub that was set back may not have it.
+        private var orphans: [LogID: [RecordedEvent]] = [:]
+        /// Of logs that contradict themselves, whatever the checksums say: they come again whole, and must lead to their heads, or be just these events.
+        private var doubtful: [RecordedEvent] = []
+        private var read: Position = 0, last: Position = 0
+        /// What cannot be saved, for people.
+        var lost: [String] = []
+
+        init(secrets: Secrets, contradicted: Set<LogID>) { (self.secrets, self.contradicted) = (secrets, contradicted) }
+
+        var besideCount: Int { ahead.count + doubtful.count + orphans.values.reduce(0) { $0 + $1.count } }
+
+        mutating func take(_ event: RecordedEvent, into target: EventStore) throws {
+            read += 1
+            last = max(last, event.position)
+            if contradicted.contains(event.log) { return doubtful.append(event) }
+            guard let secret = secrets.known[event.log] else { return orphans[event.log, default: []].append(event) }
+            let seq = held[event.log] ?? 0
+            guard event.seq > seq else { return }
+            guard event.seq == seq + 1 else { return ahead.append(event) }
+            if seq == 0 { fresh[event.log] = secret }
+            held[event.log] = event.seq
+            batch.append(event)
+            saved += 1
+            if batch.count == 4096 { try adopt(into: target) }
+        }
+
+        mutating func adopt(into target: EventStore) throws {
+            if batch.isEmpty { return }
+            _ = try target.adoptBlocking(batch, secrets: fresh)
+            batch = []
+            fresh = [:]
+        }
+
+        /// Notes what waits beside the logs, and what each log had, so that a lost end is missed too; where that cannot be told, all is compared. So it is
+        /// where something came behind the cursor: a hub that was set back since may not have it any more, and nothing would tell.
+        func note(_ transaction: inout SideStore.Writing) throws {
             let place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             // Where a row is lost, its log's events tell how far it went, if none of them is lost as well.
             let isKnown = secrets.lastPosition == place && last <= place && (secrets.areAllHeads || read == secrets.lastPosition)
             try Lost.put(doubtful, in: SyncTables.suspects, &transaction)
+            var ahead = ahead
             for events in orphans.values {
                 if isKnown, secrets.heads != nil { ahead += events.filter { $0.seq > 1 } }
                 try Lost.put(events.filter { !isKnown || secrets.heads == nil || $0.seq == 1 }, in: SyncTables.suspects, &transaction)
@@ -149,11 +173,6 @@ enum Rewinding {
             // It says of logs that they were sent up to somewhere, not to the heads that they had.
             try transaction.delete(SyncTables.state, ReplicaState.Key.progress)
         }
-        side.close()
-        try StoreFiles.rename(trimmed(path), to: old(path))
-        try StoreFiles.rename(aside(path), to: trimmed(path))
-        StoreFiles.remove(old(path))
-        return (saved + beside, beside, lost)
     }
 
     /// The logs' secrets and heads, if the store can be opened at all.
