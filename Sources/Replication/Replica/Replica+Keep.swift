@@ -201,93 +201,104 @@ extension Replica {
     /// The same of the logs of a scope: of others the hub sends nothing.
     func isWhole(in scope: Scope) -> Bool { state.withLock { !$0.damaged.hasAny(in: scope) } }
 
-    private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
+    /// Events of many logs on their way into the store.
+    private struct Coming {
         var kept = Kept()
-        var byLog: [LogID: [RecordedEvent]] = [:]
-        var order: [LogID] = []
-        for event in events {
-            if byLog[event.log] == nil { order.append(event.log) }
-            byLog[event.log, default: []].append(event)
-        }
-        var noteOf: [LogID: LogNote] = [:]
-        for note in notes { noteOf[note.log] = note }
+        /// Each log's, in the order in which the logs came first.
+        private(set) var byLog: [LogID: [RecordedEvent]] = [:]
+        private(set) var order: [LogID] = []
+        private(set) var notes: [LogID: LogNote] = [:]
+        /// Of logs that begin.
         var secrets: [LogID: [UInt8]] = [:]
+        /// Logs of which nothing goes into the store.
         var skipped: Set<LogID> = []
+        /// Up to where the store holds each log.
         var held: [LogID: Seq] = [:]
-        for log in order {
-            var last = try store.log.lastSeq(of: log)
-            held[log] = last
-            let came = byLog[log]!
-            guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
-            for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
-                throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
+
+        init(_ events: [RecordedEvent], _ notes: [LogNote]) {
+            for event in events {
+                if byLog[event.log] == nil { order.append(event.log) }
+                byLog[event.log, default: []].append(event)
             }
-            guard let waitsThrough = try wait(for: came, noteOf[log], behind: last, &kept) else {
-                skipped.insert(log)
-                continue
-            }
-            if waitsThrough > last { last = try store.log.lastSeq(of: log) }
-            held[log] = last
-            let isWaiting = waitsThrough > last
-            // A newest part may begin before that.
-            let new = came.filter { $0.seq > (isWaiting && !state.withLock { $0.previews.has(log) } ? waitsThrough : last) }
-            guard let first = new.first else {
-                if let error = try contradiction(noteOf[log]?.head, log, last) { try note(error, log, heldSeq: last, &kept) }
-                skipped.insert(log)
-                continue
-            }
-            guard first.seq == last + 1, !isWaiting else {
-                skipped.insert(log)
-                if let head = noteOf[log]?.head, head.size != came.last?.seq {
-                    throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event")
-                }
-                let isTaken = try state.withLock { state in
-                    let known = state.previews.count(of: first.seq..<first.seq + Seq(new.count), in: log)
-                    guard let shown = try state.previews.extend(log, with: new, head: noteOf[log]?.head, in: store) else { return false }
-                    kept.events += new.count - known
-                    try confirmed(shown, &state)
-                    return true
-                }
-                if isTaken {
-                    kept.extended.append(log)
-                } else if new.last!.seq > waitsThrough {
-                    kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq))
-                }
-                continue
-            }
-            var secret = noteOf[log]?.secret ?? []
-            if last == 0 {
-                guard !secret.isEmpty else { throw ReplicaError(.badPeer, "the first events of \(log) came without its secret") }
-                secrets[log] = secret
-            } else {
-                secret = try store.log.secret(of: log)
-                guard try Salts.hasAll(of: new, Self.seeds(secret)) else {
-                    skipped.insert(log)
-                    kept.withoutSalts.append(log)
-                    continue
-                }
-            }
-            if let head = noteOf[log]?.head, let error = try contradiction(head, log, heldSeq: last, new, secret) {
-                try note(error, log, heldSeq: last, &kept)
-                skipped.insert(log)
-                continue
-            }
-            kept.grown[log] = last
-            if noteOf[log]?.head != nil { kept.fitted.append(log) }
+            for note in notes { self.notes[note.log] = note }
         }
-        let taken = events.filter { $0.seq > held[$0.log]! && !skipped.contains($0.log) }
-        kept.events += taken.count
+    }
+
+    private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
+        var coming = Coming(events, notes)
+        for log in coming.order where try !fits(log, &coming) { coming.skipped.insert(log) }
+        let taken = events.filter { $0.seq > coming.held[$0.log]! && !coming.skipped.contains($0.log) }
+        coming.kept.events += taken.count
         state.withLock { state in
             if state.previews.isEmpty { return }
-            for (log, came) in byLog where !skipped.contains(log) {
-                kept.events -= state.previews.count(of: max(came[0].seq, held[log]! + 1)..<came[0].seq + Seq(came.count), in: log)
+            for (log, came) in coming.byLog where !coming.skipped.contains(log) {
+                coming.kept.events -= state.previews.count(of: max(came[0].seq, coming.held[log]! + 1)..<came[0].seq + Seq(came.count), in: log)
             }
         }
-        if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: secrets) }
-        try settlePreviews(order)
-        kept.wishes += try settleDamage(order)
+        if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: coming.secrets) }
+        try settlePreviews(coming.order)
+        coming.kept.wishes += try settleDamage(coming.order)
         try state.withLock { try confirmed(taken, &$0) }
-        return kept
+        return coming.kept
+    }
+
+    /// Checks what came of a log against what is held of it and its head. Whether it goes into the store; what does not is put beside it, or asked for.
+    private func fits(_ log: LogID, _ coming: inout Coming) throws -> Bool {
+        let came = coming.byLog[log]!, note = coming.notes[log]
+        guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
+        for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
+            throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
+        }
+        var last = try store.log.lastSeq(of: log)
+        coming.held[log] = last
+        guard let waitsThrough = try wait(for: came, note, behind: last, &coming.kept) else { return false }
+        if waitsThrough > last { last = try store.log.lastSeq(of: log) }
+        coming.held[log] = last
+        let isWaiting = waitsThrough > last
+        // A newest part may begin before that.
+        let new = came.filter { $0.seq > (isWaiting && !state.withLock { $0.previews.has(log) } ? waitsThrough : last) }
+        guard let first = new.first else {
+            if let error = try contradiction(note?.head, log, last) { try self.note(error, log, heldSeq: last, &coming.kept) }
+            return false
+        }
+        guard first.seq == last + 1, !isWaiting else {
+            if let head = note?.head, head.size != came.last?.seq { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
+            if try extendPart(of: log, with: new, note?.head, &coming.kept) {
+                coming.kept.extended.append(log)
+            } else if new.last!.seq > waitsThrough {
+                coming.kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq))
+            }
+            return false
+        }
+        var secret = note?.secret ?? []
+        if last == 0 {
+            guard !secret.isEmpty else { throw ReplicaError(.badPeer, "the first events of \(log) came without its secret") }
+            coming.secrets[log] = secret
+        } else {
+            secret = try store.log.secret(of: log)
+            guard try Salts.hasAll(of: new, Self.seeds(secret)) else {
+                coming.kept.withoutSalts.append(log)
+                return false
+            }
+        }
+        if let head = note?.head, let error = try contradiction(head, log, heldSeq: last, new, secret) {
+            try self.note(error, log, heldSeq: last, &coming.kept)
+            return false
+        }
+        coming.kept.grown[log] = last
+        if note?.head != nil { coming.kept.fitted.append(log) }
+        return true
+    }
+
+    /// Whether a log has a newest part that the events go on.
+    private func extendPart(of log: LogID, with new: [RecordedEvent], _ head: LogHead?, _ kept: inout Kept) throws -> Bool {
+        try state.withLock { state in
+            let known = state.previews.count(of: new[0].seq..<new[0].seq + Seq(new.count), in: log)
+            guard let shown = try state.previews.extend(log, with: new, head: head, in: store) else { return false }
+            kept.events += new.count - known
+            try confirmed(shown, &state)
+            return true
+        }
     }
 
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.

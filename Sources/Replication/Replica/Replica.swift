@@ -112,73 +112,94 @@ public final class Replica: Sendable {
             }
             if exists != true, store.log.lastPosition > 0 { throw try Self.refusal(of: store.log, path, hasSide: exists != nil) }
             side = try SideStore(directory: path, tables: SyncTables.names)
-            let facts = try side.read { transaction in
-                (
-                    user: try transaction.get(SyncTables.state, ReplicaState.Key.user), nonce: try transaction.get(SyncTables.state, ReplicaState.Key.nonce),
-                    cursor: try transaction.get(SyncTables.state, ReplicaState.Key.cursor),
-                    part: try transaction.get(SyncTables.state, ReplicaState.Key.progress),
-                    place: try transaction.get(SyncTables.state, ReplicaState.Key.place), scope: try transaction.get(SyncTables.state, ReplicaState.Key.scope),
-                    isService: try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
-                )
-            }
+            let facts = try side.read { try Facts($0) }
             isService = facts.isService || options.isService
-            let identity: ReplicaIdentity
-            if let name = facts.user {
-                guard let known = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce, nonce.count == 16 else {
-                    throw EventLogError(.damaged, "\(path): whose replica it is cannot be read")
-                }
-                identity = ReplicaIdentity(user: user ?? known, nonce: nonce)
-                if identity.user != known {
-                    // One that never met its hub was begun with a wrong name.
-                    guard facts.cursor == nil, store.log.lastPosition == 0, try Outbox(side, identity: identity).entries.isEmpty else {
-                        throw ReplicaError(.otherUser, "\(path) is the replica of \(known), not of \(identity.user)")
-                    }
-                    try side.write { try $0.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8)) }
-                }
-            } else {
-                // An ordinary store that is empty still. Was it a replica a moment ago, somebody put another store in its place.
-                guard let new else { throw EventLogError(.damaged, "\(path): whose replica it is cannot be read") }
-                identity = new
-                try side.write { transaction in
-                    for (key, value) in ReplicaState.facts(of: identity) { try transaction.put(SyncTables.state, key, value) }
-                }
-            }
-            if isService, !facts.isService {
-                // The hub would turn the user away from then on.
-                guard try facts.scope.map({ try $0.withUnsafeBytes { try Scope(Fields($0)) } }) ?? .everything == .everything else {
-                    throw ReplicaError(.otherUser, "\(path) was synced as a user's replica; make a service account's in another directory")
-                }
-                try side.write { try $0.put(SyncTables.state, ReplicaState.Key.service, [1]) }
-            }
+            let identity = try Self.identity(facts, user, new: new, side, store.log)
+            if isService, !facts.isService { try Self.beginService(facts, side, path) }
             self.user = identity.user
             heads = HeadCache(store: store.log)
             let (outbox, isOffering) = try Self.outbox(side, identity, options)
-            let previews = try Previews(side)
-            let place = facts.place?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            // A journal's last frame that is damaged looks like one that was never finished: what the cursor vouches for is not there any more.
-            let isShort = store.log.lastPosition < place
-            if isShort { try side.write { try ReplicaState.forgetCursor(&$0) } }
-            let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
-            let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
-            let damaged = try DamagedLogs(side), lost = try LostEvents(side)
-            state = Monitor(State(outbox: outbox, previews: previews, damaged: damaged, lost: lost, cursor: cursor, part: part, place: place))
-            // What came from the hub and was not struck from the outbox before the end.
-            try state.withLock { state in
-                var held: [RecordedEvent] = []
-                for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
-                    guard let seq = try store.log.seq(of: entry.origin, in: entry.event.log) else { continue }
-                    if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
-                }
-                _ = try state.outbox.confirmed(held) { _ in .awaited }
-                if isOffering { try strikeStanding(&state) }
-                try settleLost(after: cursor == nil ? 0 : place, &state)
-                state.previews.show(in: store)
-                show(state.outbox, state.outbox.table.conversations)
-            }
+            state = Monitor(try Self.state(facts, outbox, side, store.log))
+            try state.withLock { try takeUp(&$0, isOffering: isOffering) }
         } catch {
             try? store.close()
             throw error
         }
+    }
+
+    /// What the side store says of the replica.
+    private struct Facts {
+        let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, scope: [UInt8]?
+        let place: Position
+        let isService: Bool
+
+        init(_ transaction: borrowing SideStore.Reading) throws {
+            user = try transaction.get(SyncTables.state, ReplicaState.Key.user)
+            nonce = try transaction.get(SyncTables.state, ReplicaState.Key.nonce)
+            cursor = try transaction.get(SyncTables.state, ReplicaState.Key.cursor)
+            part = try transaction.get(SyncTables.state, ReplicaState.Key.progress)
+            scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
+            place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            isService = try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
+        }
+    }
+
+    private static func identity(
+        _ facts: Facts, _ user: UserID?, new: ReplicaIdentity?, _ side: SideStore, _ log: EventStore
+    ) throws -> ReplicaIdentity {
+        guard let name = facts.user else {
+            // An ordinary store that is empty still. Was it a replica a moment ago, somebody put another store in its place.
+            guard let new else { throw EventLogError(.damaged, "\(log.path): whose replica it is cannot be read") }
+            try side.write { transaction in
+                for (key, value) in ReplicaState.facts(of: new) { try transaction.put(SyncTables.state, key, value) }
+            }
+            return new
+        }
+        guard let known = UserID(String(decoding: name, as: UTF8.self)), let nonce = facts.nonce, nonce.count == 16 else {
+            throw EventLogError(.damaged, "\(log.path): whose replica it is cannot be read")
+        }
+        let identity = ReplicaIdentity(user: user ?? known, nonce: nonce)
+        if identity.user != known {
+            // One that never met its hub was begun with a wrong name.
+            guard facts.cursor == nil, log.lastPosition == 0, try Outbox(side, identity: identity).entries.isEmpty else {
+                throw ReplicaError(.otherUser, "\(log.path) is the replica of \(known), not of \(identity.user)")
+            }
+            try side.write { try $0.put(SyncTables.state, ReplicaState.Key.user, Array(identity.user.string.utf8)) }
+        }
+        return identity
+    }
+
+    private static func beginService(_ facts: Facts, _ side: SideStore, _ path: String) throws {
+        // The hub would turn the user away from then on.
+        guard try facts.scope.map({ try $0.withUnsafeBytes { try Scope(Fields($0)) } }) ?? .everything == .everything else {
+            throw ReplicaError(.otherUser, "\(path) was synced as a user's replica; make a service account's in another directory")
+        }
+        try side.write { try $0.put(SyncTables.state, ReplicaState.Key.service, [1]) }
+    }
+
+    private static func state(_ facts: Facts, _ outbox: Outbox, _ side: SideStore, _ log: EventStore) throws -> State {
+        // A journal's last frame that is damaged looks like one that was never finished: what the cursor vouches for is not there any more.
+        let isShort = log.lastPosition < facts.place
+        if isShort { try side.write { try ReplicaState.forgetCursor(&$0) } }
+        let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
+        return State(
+            outbox: outbox, previews: try Previews(side), damaged: try DamagedLogs(side), lost: try LostEvents(side), cursor: cursor,
+            part: try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }, place: facts.place)
+    }
+
+    /// Does what a process before this one had left to do, and shows what stands beside the logs.
+    private func takeUp(_ state: inout State, isOffering: Bool) throws {
+        // What came from the hub and was not struck from the outbox before the end.
+        var held: [RecordedEvent] = []
+        for entry in state.outbox.entries where entry.origin.counter > 0 && entry.state == .sent {
+            guard let seq = try store.log.seq(of: entry.origin, in: entry.event.log) else { continue }
+            if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
+        }
+        _ = try state.outbox.confirmed(held) { _ in .awaited }
+        if isOffering { try strikeStanding(&state) }
+        try settleLost(after: state.cursor == nil ? 0 : state.place, &state)
+        state.previews.show(in: store)
+        show(state.outbox, state.outbox.table.conversations)
     }
 
     /// Why a store that holds events is not taken for a replica.
