@@ -1,6 +1,7 @@
 import Foundation
 import NIOCore
 import NIOSSL
+package import ReplicationWebSocket
 
 /// Where and how a hub's server listens.
 public struct HubServerOptions: Sendable {
@@ -12,6 +13,8 @@ public struct HubServerOptions: Sendable {
     public var allowedOrigins: Set<String> = []
     /// Sockets at once; more are answered with 503.
     public var socketsMax = 10_000
+    /// Of what was sent to all peers and is not yet with the system: of events no more is sent to those who read slowly.
+    package var outgoing = OutgoingBudget(bytesMax: 256 << 20)
     /// For TLS and the request's head, and then again for the first message.
     package var handshakeSeconds = 10
     /// How long a peer may take to answer a close.

@@ -50,6 +50,9 @@ final class Inbox: Sendable {
         return hasRoom
     }
 
+    /// Passes on that the socket takes more.
+    func drained() { state.withLock { $0.end == nil ? $0.receiver : nil }?.drained() }
+
     func end(_ end: SocketEnd?) {
         let starts = state.withLock { state in
             guard state.end == nil else { return false }

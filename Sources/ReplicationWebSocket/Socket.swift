@@ -11,6 +11,8 @@ package final class Socket: Sendable {
         /// Of what waits here and of what waits in the channel.
         var bytes = 0
         var end: SocketEnd?
+        /// Somebody was told that no more is taken, and waits to hear that some is.
+        var isDenied = false
         /// The handler knows that something waits.
         var isAwake = false
     }
@@ -57,13 +59,34 @@ package final class Socket: Sendable {
             guard outgoing.end == nil else { return false }
             outgoing.messages.append(message)
             outgoing.bytes += message.count
+            options.budget?.add(message.count)
             if outgoing.bytes > options.outgoingBytesMax {
-                outgoing.messages = []
+                drop(&outgoing)
                 outgoing.end = .overload
             }
             return Self.wakes(&outgoing)
         }
         if wakes { channel.pipeline.triggerUserOutboundEvent(Call.write, promise: nil) }
+    }
+
+    /// Whether more may be sent that could wait as well. If not, the receiver is told when it may (``SocketReceiver/drained()``).
+    package var takesMore: Bool {
+        outgoing.withLock { outgoing in
+            outgoing.isDenied = isClogged(outgoing)
+            return !outgoing.isDenied
+        }
+    }
+
+    private func isClogged(_ outgoing: borrowing Outgoing) -> Bool {
+        guard let budget = options.budget else { return false }
+        return outgoing.bytes > budget.share && outgoing.end == nil
+    }
+
+    private func drop(_ outgoing: inout Outgoing) {
+        let bytes = outgoing.messages.reduce(0) { $0 + $1.count }
+        outgoing.messages = []
+        outgoing.bytes -= bytes
+        options.budget?.add(-bytes)
     }
 
     /// Closes the socket once what was sent before has left. The first call counts.
@@ -91,12 +114,22 @@ package final class Socket: Sendable {
         }
     }
 
-    func wrote(_ bytes: Int) { outgoing.withLock { $0.bytes -= bytes } }
+    /// So much of what was taken has left, or never will.
+    func wrote(_ bytes: Int) {
+        options.budget?.add(-bytes)
+        let isDrained = outgoing.withLock { outgoing in
+            outgoing.bytes -= bytes
+            guard outgoing.isDenied, !isClogged(outgoing) else { return false }
+            outgoing.isDenied = false
+            return true
+        }
+        if isDrained { inbox.drained() }
+    }
 
     /// Nothing is kept for a peer that is gone.
     func over(_ end: SocketEnd?) {
         outgoing.withLock { outgoing in
-            outgoing.messages = []
+            drop(&outgoing)
             outgoing.end = outgoing.end ?? end ?? .goingAway
         }
         inbox.end(end)

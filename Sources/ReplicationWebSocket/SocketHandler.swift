@@ -132,7 +132,7 @@ final class SocketHandler: ChannelDuplexHandler {
 
     private func writeMessages(_ context: ChannelHandlerContext) {
         let (messages, end) = socket.take()
-        guard case .open = state else { return }
+        guard case .open = state else { return socket.wrote(messages.reduce(0) { $0 + $1.count }) }
         var bytes = 0
         for (index, message) in messages.enumerated() {
             bytes += message.count

@@ -8,6 +8,8 @@ package struct SocketOptions: Sendable {
     package var messageBytesMax = 8 << 20
     /// Of what was sent and is not yet with the system. A peer that lets more pile up is cut off.
     package var outgoingBytesMax = 32 << 20
+    /// Of all sockets together.
+    package var budget: OutgoingBudget?
     /// How much may wait for the receiver before nothing more is read. A message beyond it is still taken whole.
     package var incomingBytesMax = 256 << 10
     /// How long the peer may take to send its first message.

@@ -7,6 +7,8 @@ final class RawPeer: Sendable {
     private let heard = Monitor<(frames: [Frame], end: Bye?)>(([], nil))
     private nonisolated(unsafe) var connection: HubConnection!
     let replica: ReplicaID
+    /// Whether the transport takes events.
+    let takesMore = Monitor(true)
 
     init(_ hub: Hub, _ user: UserID, _ change: (inout Hello) -> Void = { _ in }) async throws {
         let nonce = [UInt8](0..<16)
@@ -17,7 +19,7 @@ final class RawPeer: Sendable {
         change(&hello)
         connection = hub.connect(
             send: { [heard] bytes in heard.withLock { heard in if let frame = try? Frame(decoding: bytes) { heard.frames.append(frame) } } },
-            close: { [heard] bye in heard.withLock { $0.end = bye } })
+            close: { [heard] bye in heard.withLock { $0.end = bye } }, takesMore: { [takesMore] in takesMore.withLock { $0 } })
         send(.hello(hello))
         // What the session begins with must not come among what a test asks for: a peer that holds nothing is told its end, and PONG comes behind the rest.
         try await eventually { bye != nil || !frames.isEmpty }
@@ -28,6 +30,7 @@ final class RawPeer: Sendable {
     }
 
     func send(_ frame: Frame) { connection.receive(frame.encoded()) }
+    func drained() { connection.drained() }
     func end() { connection.disconnected() }
     func forget() { heard.withLock { $0.frames = [] } }
 

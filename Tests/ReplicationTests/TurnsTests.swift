@@ -57,6 +57,33 @@ import Testing
         }
     }
 
+    @Test("events that a peer's transport does not take wait until it does, and for them nobody else", arguments: [true, false])
+    func clogged(_ isTold: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let slow = try await RawPeer(world.hub, bob) { $0.scope = .conversations([chat]) }
+            let other = try await RawPeer(world.hub, ada) { $0.scope = .conversations([chat]) }
+            for peer in [slow, other] {
+                try await eventually { isCaughtUp(peer) }
+                peer.forget()
+            }
+            func events(_ peer: RawPeer) -> Int { peer.frames.reduce(0) { if case .events(let events) = $1 { $0 + events.items.count } else { $0 } } }
+            slow.takesMore.withLock { $0 = false }
+            for number in 0..<3 { _ = try await world.hubStore.append(message("\(number)", in: chat, by: ada)) }
+            try await eventually { events(other) == 3 && isCaughtUp(other) }
+            slow.send(.ping(7))
+            world.hub.tick()
+            try await eventually { slow.frames.contains(.pong(7)) }
+            #expect(slow.frames == [.pong(7)])
+            slow.takesMore.withLock { $0 = true }
+            if isTold { slow.drained() } else { world.hub.tick() }
+            try await eventually { isCaughtUp(slow) }
+            #expect(events(slow) == 3)
+            slow.end()
+            other.end()
+        }
+    }
+
     @Test("what has come since a page was asked for is on it, and is not sent behind it once more") func page() async throws {
         let threads = HeldThreads()
         try await withWorld(threads.hold) { world in

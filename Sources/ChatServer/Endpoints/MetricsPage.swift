@@ -4,9 +4,10 @@ import Replication
 
 /// `/metrics`: the server's, the hub's and the process's figures in Prometheus' text format 0.0.4.
 enum MetricsPage {
-    static func response(_ metrics: ServerMetrics, _ hub: HubStatistics?, _ gate: Gate) -> Response {
+    static func response(_ metrics: ServerMetrics, _ hub: HubStatistics?, _ gate: Gate, outgoing: Int) -> Response {
         var text = PrometheusText()
         text.gauge("convstore_sockets", "WebSockets open now.", Double(gate.sockets))
+        text.gauge("convstore_sockets_outgoing_bytes", "Bytes of messages that wait to be sent: peers that read slowly, or not at all.", Double(outgoing))
         if let hub { add(hub, to: &text) }
         metrics.registry.write(to: &text)
         ProcessFigures().write(to: &text)

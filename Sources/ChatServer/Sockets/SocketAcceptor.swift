@@ -50,6 +50,7 @@ struct SocketAcceptor: Sendable {
     func open(_ channel: any Channel) throws {
         var limits = SocketOptions(.server)
         limits.messageBytesMax = SyncChannel.messageBytesMax
+        limits.budget = options.outgoing
         limits.firstMessageDeadline = .seconds(Int64(options.handshakeSeconds))
         limits.closeDeadline = .milliseconds(Int64(options.closeMilliseconds))
         gate.entered()
@@ -70,6 +71,8 @@ private struct CountedReceiver: SocketReceiver {
     func receive(_ message: [UInt8]) {
         acceptor.metrics.received(message.count) { receiver.receive(message) }
     }
+
+    func drained() { receiver.drained() }
 
     func ended(_ end: SocketEnd?) {
         receiver.ended(end)

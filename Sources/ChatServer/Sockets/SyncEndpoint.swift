@@ -20,7 +20,7 @@ package struct HubEndpoint: SyncEndpoint {
     package init(_ hub: Hub) { self.hub = hub }
 
     package func connect(_ socket: Socket) -> any SocketReceiver {
-        HubReceiver(hub.connect(send: { socket.send($0) }, close: { socket.close(SocketEnd($0)) }))
+        HubReceiver(hub.connect(send: { socket.send($0) }, close: { socket.close(SocketEnd($0)) }, takesMore: { socket.takesMore }))
     }
 
     package func tick() { hub.tick() }
@@ -42,5 +42,6 @@ private struct HubReceiver: SocketReceiver {
     init(_ connection: HubConnection) { self.connection = connection }
 
     func receive(_ message: [UInt8]) { connection.receive(message) }
+    func drained() { connection.drained() }
     func ended(_ end: SocketEnd?) { connection.disconnected() }
 }

@@ -60,12 +60,15 @@ public final class Hub: Sendable {
     /// - Parameters:
     ///   - send: takes whole messages, in order, never two at once; must not wait.
     ///   - close: is called at most once, after the last `send`.
-    public func connect(send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) -> HubConnection {
+    ///   - takesMore: whether the transport takes events beside what waits to be sent already; if not, it says when it does: ``HubConnection/drained()``.
+    public func connect(
+        send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void, takesMore: @escaping @Sendable () -> Bool = { true }
+    ) -> HubConnection {
         let number = state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
         }
-        let connection = HubConnection(hub: self, number: number, send: send, close: close)
+        let connection = HubConnection(hub: self, number: number, send: send, close: close, takesMore: takesMore)
         let isLate = state.withLock { state in
             state.connections[connection.number] = connection
             return state.isShutDown

@@ -40,12 +40,12 @@ extension HubConnection {
         }
     }
 
-    /// What waited for the allowance.
+    /// What waited for the allowance, or for the transport.
     func goOn() {
         guard session.isOpen else { return }
         if !questions.isEmpty { answer() }
         decideNext()
-        if !screen.isEmpty { pump() }
+        if !screen.isEmpty || isClogged { pump() }
     }
 
     func answer() {

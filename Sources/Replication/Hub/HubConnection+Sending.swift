@@ -95,13 +95,13 @@ extension HubConnection {
     private func feedSome() throws {
         if PlantedBug.advanceCursorEarly.isPlanted { tellPosition() }
         // States may have to be made of long logs.
-        guard hasTurn || !isBehind && screen.isEmpty else { return session.mayFeed ? takeTurn() : () }
+        guard hasTurn || !isBehind && screen.isEmpty else { return mayFeed() ? takeTurn() : () }
         hasTurn = false
         let (source, since) = (source, now)
         var pieces = 0
         repeat {
             pieces += 1
-            guard session.mayFeed, let identity = session.who else { return }
+            guard mayFeed(), let identity = session.who else { return }
             isBehind = true
             if !screen.isEmpty {
                 // Goes on with the clock.

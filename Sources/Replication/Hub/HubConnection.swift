@@ -8,6 +8,7 @@ public final class HubConnection: @unchecked Sendable {
     let number: UInt64
     let send: @Sendable ([UInt8]) -> Void
     private let close: @Sendable (Bye) -> Void
+    private let takesMore: @Sendable () -> Bool
     let mailbox: Mailbox
     var session: HubSession
     var feed: Feed
@@ -52,6 +53,8 @@ public final class HubConnection: @unchecked Sendable {
     var turns = 0
     /// More is to be sent than goes at once: it goes in turns.
     var isBehind = false
+    /// The transport holds enough for this peer: what could be sent waits until it has drained.
+    private(set) var isClogged = false
     /// The position of the last CAUGHT_UP.
     var toldPosition: Position?
     private var hasEnded = false
@@ -70,11 +73,15 @@ public final class HubConnection: @unchecked Sendable {
     /// What a message costs beside its bytes, about.
     private static let messageOverhead = 256
 
-    init(hub: Hub, number: UInt64, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void) {
+    init(
+        hub: Hub, number: UInt64, send: @escaping @Sendable ([UInt8]) -> Void, close: @escaping @Sendable (Bye) -> Void,
+        takesMore: @escaping @Sendable () -> Bool
+    ) {
         self.hub = hub
         self.number = number
         self.send = send
         self.close = close
+        self.takesMore = takesMore
         mailbox = Mailbox(hub.options.execution)
         let now = hub.options.execution.now()
         allowance = WorkAllowance(at: now)
@@ -113,6 +120,9 @@ public final class HubConnection: @unchecked Sendable {
             finish(nil)
         }
     }
+
+    /// The transport takes more again, which it had denied.
+    public func drained() { mailbox.post { [self] in goOn() } }
 
     /// About once a second.
     public func tick() {
@@ -227,6 +237,13 @@ public final class HubConnection: @unchecked Sendable {
             if (error as? EventLogError)?.code == .unknownOutcome { hub.noteStore() } else { hub.options.log("\(error)") }
             perform(session.end(Bye(.internalError, "the hub has an internal error", retryAfterMilliseconds: 5000)))
         }
+    }
+
+    /// Whether events may be sent: the peer has given credit for them, and the transport takes them.
+    func mayFeed() -> Bool {
+        guard session.mayFeed else { return false }
+        isClogged = !takesMore()
+        return !isClogged
     }
 
     var seesEverything: Bool { scope == .everything }

@@ -89,6 +89,32 @@ extension ServerTests {
             }
         }
 
+        @Test("Who reads slowly is sent what it takes in the end; all who do hold no more than a bound, and nobody waits for them") func slow() async throws {
+            let budget = OutgoingBudget(bytesMax: 4 << 20), bytes = 24 << 20
+            try await RunningServer.run(EchoEndpoint()) {
+                $0.outgoing = budget
+            } _: { server in
+                var slow: [RawConnection] = []
+                for _ in 0..<8 {
+                    let connection = try RawConnection(port: server.port, receiveBufferBytes: 65_536)
+                    await connection.send(RawConnection.upgrade())
+                    _ = await connection.readHead()
+                    await connection.send(RawConnection.frame(2, Array("drip:\(bytes)".utf8)))
+                    slow.append(connection)
+                }
+                #expect(await eventually { budget.bytes > 3 << 20 })
+                let (client, heard) = try await server.client()
+                client.send(Array("drip:\(bytes)".utf8))
+                #expect(await eventually { heard.count == bytes >> 16 })
+                client.close()
+                // Each holds a message of 64 KiB beyond its share at most.
+                #expect(budget.bytes <= (4 << 20) + 8 << 16)
+                #expect(await slow[0].read(bytes: bytes).count >= bytes)
+                slow = []
+                #expect(await eventually { budget.bytes == 0 })
+            }
+        }
+
         @Test("A connection that is lost is told of, once") func lost() async throws {
             let endpoint = EchoEndpoint()
             try await RunningServer.run(endpoint) { server in

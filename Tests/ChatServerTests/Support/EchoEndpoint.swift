@@ -3,7 +3,8 @@ import EventLog
 import Replication
 import ReplicationWebSocket
 
-/// Answers each message with itself; `close:CODE` closes, `flood:BYTES` sends so much. What came is kept.
+/// Answers each message with itself; `close:CODE` closes, `flood:BYTES` sends so much, and `drip:BYTES` does as the socket takes it. What came
+/// is kept.
 final class EchoEndpoint: SyncEndpoint {
     struct Seen {
         var messages: [[UInt8]] = []
@@ -47,6 +48,8 @@ final class EchoEndpoint: SyncEndpoint {
         private let socket: Socket
         private let delayMicroseconds: UInt32
         private let atOnce = Monitor(0)
+        /// Messages that are still to be sent, of 64 KiB.
+        private let dripping = Monitor(0)
 
         init(endpoint: EchoEndpoint, socket: Socket, delayMicroseconds: UInt32) {
             self.endpoint = endpoint
@@ -67,8 +70,23 @@ final class EchoEndpoint: SyncEndpoint {
             if delayMicroseconds > 0 { pause(microseconds: delayMicroseconds) }
             let text = message.count < 100 ? String(decoding: message, as: UTF8.self) : ""
             if text.hasPrefix("close:"), let code = UInt16(text.dropFirst(6)) { return socket.close(SocketEnd(code, "as you wish")) }
+            if text.hasPrefix("drip:"), let bytes = Int(text.dropFirst(5)) {
+                dripping.withLock { $0 = bytes >> 16 }
+                return drip()
+            }
             guard text.hasPrefix("flood:"), let bytes = Int(text.dropFirst(6)) else { return socket.send(message) }
             for _ in 0..<(bytes >> 20) { socket.send(Array(repeating: 7, count: 1 << 20)) }
+        }
+
+        func drained() { drip() }
+
+        private func drip() {
+            dripping.withLock { left in
+                while left > 0, socket.takesMore {
+                    socket.send(Array(repeating: 7, count: 1 << 16))
+                    left -= 1
+                }
+            }
         }
 
         func ended(_ end: SocketEnd?) { endpoint.seen.withLock { $0.ends.append(end) } }

@@ -34,6 +34,9 @@ final class RawConnection: Sendable {
         }
     }
 
+    /// At least so many bytes, if they come.
+    func read(bytes: Int) async -> [UInt8] { await read { $0.count >= bytes } }
+
     func readToEnd() async -> [UInt8] { await read { _ in false } }
 
     /// An HTTP head, as text.
