@@ -109,6 +109,37 @@ import Testing
         }
     }
 
+    @Test("what failed in between, and was tried again, is looked for as well") func retried() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: id))
+            var device = try await world.heal(world.device(ada))
+            try device.append(Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: true)))
+            try device.append(Event(conversation: chat, author: ada, content: .conversationUpdated(title: "title", attributes: [])))
+            device = try await world.heal(device)
+            let all = try kinds(world, chat)
+            try keep(world, as: "new")
+            // The reaction fails there, the title is taken, lost once more, and offered.
+            try put(world, "old")
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true])
+            try put(world, "old")
+            try await session(world, device)
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+            #expect(device.outbox.map(\.isFailed).sorted { $1 } == [false, true])
+            try device.retry()
+            try device.close()
+            device = try world.open(path, ada)
+            try put(world, "new")
+            device = try await world.heal(device)
+            #expect(try kinds(world, chat) == all)
+            #expect(device.outbox.isEmpty)
+        }
+    }
+
     @Test(
         "lives of the hub that a replica meets for one session only, in which it sets itself right: what it offers, under which id it may be, is recorded once",
         arguments: [["old", "new"], ["old", "oldest", "new"], ["oldest", "old", "new"], ["none", "new"]])

@@ -75,6 +75,7 @@ extension Outbox {
         for var entry in conflicts {
             entry.state = .pending
             entry.sending = 0
+            entry.wasSent = true
             entry.origin = Origin(replica: next.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = next.nonce
             changed.append(entry)
@@ -128,7 +129,7 @@ extension Outbox {
     }
 
     /// What some hub may know and has not accepted: what is offered anew, as a hub had lost it, what was sent and is not answered, and what failed.
-    private var unaccepted: [OutboxEntry] { table.all.filter { $0.sending > 0 && $0.accepted == nil } }
+    private var unaccepted: [OutboxEntry] { table.all.filter { ($0.sending > 0 || $0.wasSent) && $0.accepted == nil } }
 
     var hasOffers: Bool { unaccepted.contains { !$0.isFailed } }
 

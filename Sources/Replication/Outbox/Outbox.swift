@@ -92,7 +92,7 @@ final class Outbox {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
             moved.restsOn = entry.restsOn
-            (moved.isCounted, moved.isElsewhere) = (entry.isCounted, entry.isElsewhere)
+            (moved.isCounted, moved.isElsewhere, moved.wasSent) = (entry.isCounted, entry.isElsewhere, entry.wasSent)
             moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
             all.append(moved)
         }
@@ -153,6 +153,7 @@ final class Outbox {
             var entry = entry
             entry.state = .pending
             entry.sending = 0
+            entry.wasSent = true
             entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = identity.nonce

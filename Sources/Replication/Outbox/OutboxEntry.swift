@@ -25,6 +25,8 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     package var sending: UInt64 = 0
     /// The counter of the event of its lane on which it rested when it was sent; 0: on none.
     var restsOn: UInt64 = 0
+    /// It was sent before, and is sent as a new event now: it had failed, or its counter was another's. In another life of the hub it may stand all the same.
+    var wasSent = false
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?
     /// It was counted as accepted, which may happen again on a new connection.
@@ -71,8 +73,9 @@ extension OutboxEntry {
         out.put(envelope)
         out.put(varint: UInt64(body.count))
         out.put(body)
-        if restsOn > 0 || isAccepted { out.put(varint: restsOn) }
-        if isAccepted { out.put(byte: 1) }
+        let flags: UInt8 = (isAccepted ? 1 : 0) | (wasSent ? 2 : 0)
+        if restsOn > 0 || flags != 0 { out.put(varint: restsOn) }
+        if flags != 0 { out.put(byte: flags) }
         return out.array()
     }
 
@@ -86,7 +89,10 @@ extension OutboxEntry {
         let envelope = Array(try reader.lengthPrefixed())
         let body = Array(try reader.lengthPrefixed())
         if !reader.isAtEnd { restsOn = try reader.varint() }
-        if !reader.isAtEnd { isElsewhere = try reader.byte() == 1 }
+        if !reader.isAtEnd {
+            let flags = try reader.byte()
+            (isElsewhere, wasSent) = (flags & 1 != 0, flags & 2 != 0)
+        }
         isCounted = isElsewhere
         guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }
         let recorded = try EventCodec.decode(envelope: envelope, body: body)
