@@ -50,6 +50,32 @@ import Testing
         }
     }
 
+    @Test("whoever wanted all of a history that is closed meanwhile is sent it from their joining on", arguments: [true, false])
+    func closed(_ hasScreen: Bool) async throws {
+        try await withWorld { world in
+            let hub = world.hubStore
+            let chat = try await hub.createConversation(.group, author: ada, participants: [bob])
+            _ = try await hub.append(message("before bob", in: chat, by: ada))
+            for content in [Event.Content.participantLeft(bob), .participantJoined(bob)] {
+                _ = try await hub.append(Event(conversation: chat, author: ada, content: content))
+            }
+            _ = try await hub.append(message("for bob", in: chat, by: ada))
+            let peer = try await RawPeer(world.hub, bob, takesMore: false) {
+                $0.scope = .conversations([chat])
+                $0.wantsFirstScreen = hasScreen
+            }
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+            _ = try await hub.append(Event(conversation: chat, author: ada, content: .conversationUpdated(title: nil, attributes: [attribute])))
+            peer.takesMore.withLock { $0 = true }
+            peer.drained()
+            try await eventually { peer.bye != nil || peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+            #expect(try seqs(peer, of: chat) == [4, 5, 6])
+            let bases = peer.frames.compactMap { frame -> Seq? in if case .base(let base) = frame { base.seq } else { nil } }
+            #expect(bases == [3])
+            peer.end()
+        }
+    }
+
     @Test("of a log that goes on behind a leaving, a part is told by the position of the leaving") func progress() async throws {
         try await withWorld { world in
             let hub = world.hubStore

@@ -8,9 +8,10 @@ final class RawPeer: Sendable {
     private nonisolated(unsafe) var connection: HubConnection!
     let replica: ReplicaID
     /// Whether the transport takes events.
-    let takesMore = Monitor(true)
+    let takesMore: Monitor<Bool>
 
-    init(_ hub: Hub, _ user: UserID, _ change: (inout Hello) -> Void = { _ in }) async throws {
+    init(_ hub: Hub, _ user: UserID, takesMore: Bool = true, _ change: (inout Hello) -> Void = { _ in }) async throws {
+        self.takesMore = Monitor(takesMore)
         let nonce = [UInt8](0..<16)
         replica = Replicas.id(user: user, nonce: nonce)
         var hello = Hello(
@@ -19,7 +20,7 @@ final class RawPeer: Sendable {
         change(&hello)
         connection = hub.connect(
             send: { [heard] bytes in heard.withLock { heard in if let frame = try? Frame(decoding: bytes) { heard.frames.append(frame) } } },
-            close: { [heard] bye in heard.withLock { $0.end = bye } }, takesMore: { [takesMore] in takesMore.withLock { $0 } })
+            close: { [heard] bye in heard.withLock { $0.end = bye } }, takesMore: { [takesMore = self.takesMore] in takesMore.withLock { $0 } })
         send(.hello(hello))
         // What the session begins with must not come among what a test asks for: a peer that holds nothing is told its end, and PONG comes behind the rest.
         try await eventually { bye != nil || !frames.isEmpty }

@@ -23,7 +23,6 @@ package struct Feed {
         package var store: EventStore
         package var heads: HeadCache
         package var encode: ([RecordedEvent]) throws -> [UInt8]
-        /// The last seq of a log that the peer may see.
         /// The last seq of a log that the peer may see from one on; 0: that is hidden.
         package var visibleSeq: (LogID, _ first: Seq) -> Seq
     }
@@ -45,6 +44,8 @@ package struct Feed {
     private var runs: [Position] = []
     /// In which run each planned log's archived events end.
     private var lastRun: [LogID: Position] = [:]
+    /// Logs of which what was wanted next is hidden by now, with the seqs of that: nothing more is sent of them.
+    private var hidden: [LogID: Seq] = [:]
     /// Logs that are wanted behind the archive, the newest wish last; each once.
     private var rest: [LogID] = []
     private var resting: Set<LogID> = []
@@ -87,7 +88,21 @@ package struct Feed {
         if queued.insert(log).inserted { unplanned.append(log) }
     }
 
-    private mutating func end(_ log: LogID) {
+    /// What stands before a seq of a log is not for the peer any more.
+    package mutating func skip(_ log: LogID, to seq: Seq) {
+        guard let wish = wishes[log], wish.next < seq else { return }
+        wishes[log]!.next = seq
+    }
+
+    /// The logs that were given up since this was asked last, as what was wanted of them is hidden; and where that began.
+    package mutating func takeHidden() -> [(log: LogID, seq: Seq)] {
+        if hidden.isEmpty { return [] }
+        defer { hidden = [:] }
+        return hidden.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    private mutating func end(_ log: LogID, _ wish: Wish, visible: Seq) {
+        if visible == 0 { hidden[log] = wish.next }
         wishes[log] = nil
         lastRun[log] = nil
         planned.remove(log)
@@ -188,9 +203,10 @@ package struct Feed {
         while let log = rest.popLast() {
             resting.remove(log)
             guard planned.contains(log), let wish = wishes[log] else { continue }
-            let last = min(wish.through, source.visibleSeq(log, wish.next))
+            let visible = source.visibleSeq(log, wish.next)
+            let last = min(wish.through, visible)
             guard wish.next <= last else {
-                end(log)
+                end(log, wish, visible: visible)
                 continue
             }
             var next = wish.next
@@ -258,9 +274,9 @@ package struct Feed {
     private mutating func advance(_ log: LogID, behind seq: Seq, _ source: Source) {
         guard var wish = wishes[log] else { return }
         wish.next = max(wish.next, seq + 1)
-        let isDone = wish.next > min(wish.through, source.visibleSeq(log, wish.next))
+        let visible = source.visibleSeq(log, wish.next)
         wishes[log] = wish
-        if isDone { end(log) }
+        if wish.next > min(wish.through, visible) { end(log, wish, visible: visible) }
     }
 }
 

@@ -54,7 +54,10 @@ extension HubConnection {
             send(bytes)
         }
         if let piece = try feed.piece(of: part.events, source) { transmit(piece) }
-        for (log, seq) in part.beginnings { feed.want(log, from: seq, tellsHeads: true) }
+        for (log, seq) in part.beginnings {
+            feed.skip(log, to: seq)
+            feed.want(log, from: seq, tellsHeads: true)
+        }
     }
 
     /// Sends a log's events from a seq on. Where what the peer may see begins later, the state before that comes first.
@@ -112,7 +115,10 @@ extension HubConnection {
             tellProgress()
             // What was asked behind it waits for the screen.
             if !questions.isEmpty, allowance.isLeft(at: now) { takeTurn() }
-            guard let piece = try feed.next(source) else {
+            let next = try feed.next(source)
+            try wantWhatIsLeft()
+            guard let piece = next else {
+                if !screen.isEmpty { continue }
                 isBehind = false
                 if questions.isEmpty { turns = 0 }
                 return tellPosition()
@@ -120,6 +126,22 @@ extension HubConnection {
             transmit(piece)
         } while pieces < Self.piecesAtOnce && now.milliseconds(since: since) < Self.millisecondsAtOnce
         takeTurn()
+    }
+
+    /// The history of a conversation was closed while something of before its user's joining was wanted: what they may see is sent over the state before it.
+    private func wantWhatIsLeft() throws {
+        let hidden = feed.takeHidden()
+        if hidden.isEmpty { return }
+        let joined = inbox.withLock { $0.joined }
+        // Whoever came back meanwhile is told, and says what is wanted.
+        for (log, seq) in hidden where offered[log] == nil && !joined.contains(log) && !denied.contains(log) {
+            guard case .conversation(let id) = log, let identity = session.who else { continue }
+            var effort = Effort()
+            let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
+            allowance.spend(effort)
+            // Else nobody can say what is hidden: nothing is sent of it.
+            if first > seq { screen.append(FirstScreen.Page(conversation: id, messages: 0, bytesMax: 0, from: seq)) }
+        }
     }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
