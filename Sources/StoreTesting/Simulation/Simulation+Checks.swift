@@ -111,8 +111,13 @@ extension Simulation {
             // Who came in anew may not be shown what stands there again before.
             let joined = hub.history.isFromJoining(id) ? hub.history.joinedSeq(device.user, in: .conversation(id)) : 1
             let inHole = Set(hub.history.events(of: .conversation(id), through: max(hole.upperBound, joined - 1)).compactMap { message($0.event) })
+            // Nor what was before they came in anew, if the history has been opened since.
+            let before = Set(
+                hub.history.events(of: .conversation(id), through: .max).filter { hub.history.wasShownFromLater(.conversation(id), $0.seq, device.user) }
+                    .compactMap { message($0.event) })
             let gone = messages.filter { message in
                 !now.contains(message.id) && !kept.contains(message.id) && !hole.contains(message.seq) && !inHole.contains(message.id)
+                    && !before.contains(message.id)
                     && !hub.history.wasShownFromLater(.conversation(id), message.seq, device.user)
             }
             if let gone = gone.first {
