@@ -1,5 +1,6 @@
 public import Logging
 import EventLog
+import Foundation
 import Hummingbird
 import HummingbirdCore
 import NIOCore
@@ -47,7 +48,9 @@ public struct HubServer: Service {
             server: HTTPServerBuilder { [tls, options] responder in
                 SyncChannel(responder: responder, acceptor: acceptor, tls: tls, options: options)
             },
-            configuration: ApplicationConfiguration(address: .hostname(options.host, port: options.port), serverName: nil, backlog: 1024),
+            configuration: ApplicationConfiguration(
+                address: .hostname(options.host, port: options.port), serverName: nil, backlog: 1024,
+                availableConnectionsDelegate: MaximumAvailableConnections(connectionsMax)),
             onServerRunning: { [onListening] channel in onListening(channel.localAddress?.port ?? 0) },
             logger: quiet(logger))
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -67,6 +70,17 @@ public struct HubServer: Service {
                 endpoint.shutdown()
             }
         }
+    }
+
+    /// Descriptors that are left to the store and the runtime: libdispatch ends a process in which none can be opened.
+    private static let descriptorsKept = 128
+
+    /// Who only asks something has room beside the sockets. The others wait to be taken: for as long as it takes those who say nothing to be sent away.
+    private var connectionsMax: Int {
+        var limit = rlimit()
+        let isLimited = getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
+        let descriptors = isLimited ? Int(clamping: limit.rlim_cur) : .max
+        return max(min(options.socketsMax + 1000, descriptors - Self.descriptorsKept), 16)
     }
 
     private static func tick(_ endpoint: any SyncEndpoint) async {

@@ -26,6 +26,23 @@ import Testing
         }
     }
 
+    @Test("a cursor of another hub than WELCOME named is not kept: it would be held against the true one for ever") func otherHub() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            _ = try await world.hubStore.append(message("hello", in: chat, by: bob))
+            let device = try world.device(ada)
+            let liar = Between(world.hub, device) { frame in
+                guard case .welcome(var welcome) = frame else { return frame }
+                welcome.store = StoreID(bytes: [UInt8](repeating: 7, count: 16))!
+                return .welcome(welcome)
+            }
+            try await eventually { liar.failure != nil || liar.hasEnded || liar.isSettled }
+            #expect(liar.failure == .badPeer)
+            try await world.sync(device)
+            #expect(try device.store.timeline(of: chat)?.messages.last?.text == "hello")
+        }
+    }
+
     /// What somebody between says who leaves out heads, changes a message, and breaks off before anybody could notice.
     private func breakOff(
         _ world: World, _ device: Replica, _ change: @escaping @Sendable (inout RecordedEvent) -> Void, scope: Scope = .mine, until: () throws -> Bool

@@ -98,13 +98,28 @@ public struct TokenKeys: Sendable {
                 throw HubServerError(.invalidTokenKey, "what follows base64: in \(path) is not base64")
             }
             secret = decoded
-        } else if secret.last == UInt8(ascii: "\n") {
-            secret.removeLast()
+        } else {
+            guard !isPublic(bytes) else {
+                throw HubServerError(
+                    .invalidTokenKey,
+                    "\(path) looks like a public key, a set of keys or a page, and not like a secret: give a key in PEM, or a secret as base64: and its bytes")
+            }
+            if secret.last == UInt8(ascii: "\n") { secret.removeLast() }
         }
         guard secret.count >= secretBytesMin else {
             throw HubServerError(.invalidTokenKey, "the secret in \(path) has less than \(secretBytesMin) bytes: it could be guessed")
         }
         return await key(named: ["HS256"]) { await $0.add(hmac: HMACKey(from: secret), digestAlgorithm: .sha256) }
+    }
+
+    /// Whether a file's bytes are of a form that others know, or may guess: DER, OpenSSH, JSON, HTML, UTF-16, or zeros. Who took one for a secret would let
+    /// them forge tokens.
+    private static func isPublic(_ bytes: [UInt8]) -> Bool {
+        let start = bytes.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\t") }
+        let isText = String(validating: bytes, as: UTF8.self) != nil
+        return isText && ["{", "[", "<", "ssh-", "ecdsa-", "MII", "MFk", "MCo"].contains { start.starts(with: $0.utf8) }
+            || [[0x30, 0x82], [0x30, 0x81], [0x30, 0x59], [0x30, 0x2A], [0xFE, 0xFF], [0xFF, 0xFE]].contains { bytes.starts(with: $0) }
+            || bytes.allSatisfy { $0 == bytes[0] }
     }
 
     private static func publicKey(_ text: String, _ path: String) async throws(HubServerError) -> Key {

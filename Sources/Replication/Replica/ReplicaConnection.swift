@@ -266,13 +266,22 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
     func progressed(_ progress: PartialCursor, place: Position) throws {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
+        try checkHub(progress.cursor)
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
         if isInDoubt { return laterProgress = (progress, unvouched, place) }
         try replica.progressed(progress, unvouched: unvouched, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
     }
 
+    /// A cursor of another hub would be held against the true one for ever.
+    private func checkHub(_ cursor: Cursor) throws {
+        guard let welcome, cursor.store == welcome.store, cursor.incarnation == welcome.incarnation else {
+            throw ReplicaError(.badPeer, "the hub gave a cursor of another hub than it said that it is")
+        }
+    }
+
     private func caughtUp(_ cursor: Cursor) throws {
+        try checkHub(cursor)
         if let log = unvouched.keys.first ?? unvouchedParts.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
         guard !isInDoubt else { return laterCursor = (cursor, replica.store.log.lastPosition) }
         try caughtUp(cursor, place: replica.store.log.lastPosition)

@@ -50,6 +50,23 @@ import Testing
         }
     }
 
+    @Test("What others know, or may guess, is not taken for a secret: a public key in another form, a set of keys, a page, zeros") func noSecrets() async throws
+    {
+        let issuer = try Issuer()
+        let pem = issuer.p256.publicKey.pemRepresentation
+        for text in [
+            pem.split(separator: "\n").dropFirst().joined(separator: "\n"), "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ ada@example",
+            Issuer.set([("a", issuer.p256.publicKey)]),
+            "<!DOCTYPE html><title>404 Not Found</title>", String(repeating: "\0", count: 64),
+        ] {
+            let path = try issuer.file(text)
+            await #expect(throws: HubServerError.self, "\(text)") { _ = try await TokenKeys.file(path) }
+        }
+        let path = try issuer.file("")
+        try issuer.p256.publicKey.derRepresentation.write(to: URL(filePath: path))
+        await #expect(throws: HubServerError.self) { _ = try await TokenKeys.file(path) }
+    }
+
     @Test("What claims say decides") func claims() async throws {
         let issuer = try Issuer()
         let verifier = verifier(try await .file(issuer.file(issuer.p256.publicKey.pemRepresentation)))
