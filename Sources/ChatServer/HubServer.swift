@@ -1,6 +1,5 @@
 public import Logging
 import EventLog
-import Foundation
 import Hummingbird
 import HummingbirdCore
 import NIOCore
@@ -76,12 +75,7 @@ public struct HubServer: Service {
     private static let descriptorsKept = 128
 
     /// Who only asks something has room beside the sockets. The others wait to be taken: for as long as it takes those who say nothing to be sent away.
-    private var connectionsMax: Int {
-        var limit = rlimit()
-        let isLimited = getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
-        let descriptors = isLimited ? Int(clamping: limit.rlim_cur) : .max
-        return max(min(options.socketsMax + 1000, descriptors - Self.descriptorsKept), 16)
-    }
+    private var connectionsMax: Int { max(min(options.socketsMax + 1000, DescriptorLimit.now - Self.descriptorsKept), 16) }
 
     private static func tick(_ endpoint: any SyncEndpoint) async {
         while (try? await Task.sleep(for: .seconds(1))) != nil { endpoint.tick() }

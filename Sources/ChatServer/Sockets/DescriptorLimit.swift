@@ -1,0 +1,20 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
+/// How many files and sockets this process may have open.
+///
+/// In a file of its own: beside NIO the same C types come from two modules, and a build from nothing fails.
+enum DescriptorLimit {
+    static var now: Int {
+        var limit = rlimit()
+        #if canImport(Glibc)
+            let isKnown = getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0
+        #else
+            let isKnown = getrlimit(RLIMIT_NOFILE, &limit) == 0
+        #endif
+        return isKnown ? Int(clamping: limit.rlim_cur) : .max
+    }
+}
