@@ -91,7 +91,7 @@ public struct HubServer: Service {
             router.on("healthz", method: method) { _, _ in Health.alive() }
             router.on("readyz", method: method) { [endpoint] _, _ in Health.readiness(gate, endpoint) }
         }
-        router.get("metrics") { [metrics, endpoint, options] _, _ in MetricsPage.response(metrics, endpoint.statistics, gate, outgoing: options.outgoing.bytes)
+        router.get("metrics") { [metrics, endpoint, options] _, _ in MetricsPage.response(metrics, endpoint.statistics, gate, options)
         }
         router.get("v1/sync") { request, _ in acceptor.answer(request) }
         return router

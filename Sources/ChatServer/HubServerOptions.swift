@@ -14,7 +14,11 @@ public struct HubServerOptions: Sendable {
     /// Sockets at once; more are answered with 503.
     public var socketsMax = 10_000
     /// Of what was sent to all peers and is not yet with the system: of events no more is sent to those who read slowly.
-    package var outgoing = OutgoingBudget(bytesMax: 256 << 20)
+    package var outgoing = ByteBudget(bytesMax: 256 << 20)
+    /// Of what came of messages that are not whole yet: one peer may send 8 MiB, but not many at once.
+    package var unfinished = ByteBudget(bytesMax: 256 << 20)
+    /// Of peers that have not said who they are.
+    package var unfinishedFirst = ByteBudget(bytesMax: 64 << 20)
     /// For TLS and the request's head, and then again for the first message.
     package var handshakeSeconds = 10
     /// How long a peer may take to answer a close.

@@ -1,6 +1,7 @@
 import EventLog
 package import NIOCore
 package import NIOPosix
+import NIOWebSocket
 
 /// One WebSocket after its handshake, of either side: whole binary messages out and in.
 ///
@@ -42,7 +43,13 @@ package final class Socket: Sendable {
         let socket = Socket(channel, options, pool)
         socket.inbox.open(receiver(socket))
         do {
-            try channel.pipeline.syncOperations.addHandler(SocketHandler(socket))
+            let operations = channel.pipeline.syncOperations
+            let unfinished = UnfinishedMessage(first: options.unfinishedFirst, later: options.unfinished)
+            if options.unfinishedFirst != nil || options.unfinished != nil {
+                let decoder = try operations.handler(type: ByteToMessageHandler<WebSocketFrameDecoder>.self)
+                try operations.addHandler(UnfinishedHandler(unfinished), position: .before(decoder))
+            }
+            try operations.addHandler(SocketHandler(socket, unfinished))
         } catch {
             socket.inbox.end(nil)
             throw error
@@ -59,7 +66,7 @@ package final class Socket: Sendable {
             guard outgoing.end == nil else { return false }
             outgoing.messages.append(message)
             outgoing.bytes += message.count
-            options.budget?.add(message.count)
+            options.outgoing?.add(message.count)
             if outgoing.bytes > options.outgoingBytesMax {
                 drop(&outgoing)
                 outgoing.end = .overload
@@ -78,7 +85,7 @@ package final class Socket: Sendable {
     }
 
     private func isClogged(_ outgoing: borrowing Outgoing) -> Bool {
-        guard let budget = options.budget else { return false }
+        guard let budget = options.outgoing else { return false }
         return outgoing.bytes > budget.share && outgoing.end == nil
     }
 
@@ -86,7 +93,7 @@ package final class Socket: Sendable {
         let bytes = outgoing.messages.reduce(0) { $0 + $1.count }
         outgoing.messages = []
         outgoing.bytes -= bytes
-        options.budget?.add(-bytes)
+        options.outgoing?.add(-bytes)
     }
 
     /// Closes the socket once what was sent before has left. The first call counts.
@@ -116,7 +123,7 @@ package final class Socket: Sendable {
 
     /// So much of what was taken has left, or never will.
     func wrote(_ bytes: Int) {
-        options.budget?.add(-bytes)
+        options.outgoing?.add(-bytes)
         let isDrained = outgoing.withLock { outgoing in
             outgoing.bytes -= bytes
             guard outgoing.isDenied, !isClogged(outgoing) else { return false }

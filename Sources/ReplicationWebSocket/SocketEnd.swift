@@ -14,6 +14,7 @@ public struct SocketEnd: Hashable, Sendable {
     static let onlyBinary = SocketEnd(1003, "only binary messages are taken")
     static let tooLarge = SocketEnd(1009, "the message is too large")
     static let tooSlow = SocketEnd(4408, "nothing came in time")
+    static let excess = SocketEnd(4429, "too much waits for the rest of its message")
     static let overload = SocketEnd(4429, "too much waits to be read")
 
     static func malformed(_ what: String) -> SocketEnd { SocketEnd(1002, what) }

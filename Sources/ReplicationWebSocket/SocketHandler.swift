@@ -15,6 +15,7 @@ final class SocketHandler: ChannelDuplexHandler {
     }
 
     private let socket: Socket
+    private let unfinished: UnfinishedMessage
     private let options: SocketOptions
     private var state = State.open
     /// The fragments of a message so far.
@@ -23,8 +24,9 @@ final class SocketHandler: ChannelDuplexHandler {
     private var wantsRead = false
     private var deadline: Scheduled<Void>?
 
-    init(_ socket: Socket) {
+    init(_ socket: Socket, _ unfinished: UnfinishedMessage) {
         self.socket = socket
+        self.unfinished = unfinished
         options = socket.options
     }
 
@@ -44,6 +46,7 @@ final class SocketHandler: ChannelDuplexHandler {
         deadline?.cancel()
         deadline = nil
         fragments = nil
+        unfinished.over()
         switch state {
         case .open: socket.over(end)
         case .closing(let own): socket.over(own)
@@ -62,6 +65,7 @@ final class SocketHandler: ChannelDuplexHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
+        unfinished.decoded(frame)
         switch state {
         case .open: read(frame, context)
         case .closing: if frame.opcode == .connectionClose { context.close(promise: nil) }
@@ -174,6 +178,15 @@ final class SocketHandler: ChannelDuplexHandler {
         context.close(promise: nil)
     }
 
+    /// For a peer of which too much is kept: it is told why, and nothing more is read.
+    private func refuse(_ context: ChannelHandlerContext) {
+        if case .open = state {
+            state = .closing(.excess)
+            writeClose(.excess, context)
+        }
+        context.close(promise: nil)
+    }
+
     private func writeClose(_ end: SocketEnd?, _ context: ChannelHandlerContext, keepsConnection: Bool = false) {
         var data = context.channel.allocator.buffer(capacity: 125)
         if let end {
@@ -209,6 +222,7 @@ final class SocketHandler: ChannelDuplexHandler {
             guard case .open = state else { return }
             isQuiescing = true
             schedule(in: options.farewellDeadline, context) { handler, context in handler.close(.goingAway, context) }
+        case is UnfinishedHandler.Excess: refuse(context)
         case ChannelEvent.inputClosed: context.close(promise: nil)
         default: context.fireUserInboundEventTriggered(event)
         }

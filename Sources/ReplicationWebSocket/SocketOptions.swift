@@ -8,8 +8,12 @@ package struct SocketOptions: Sendable {
     package var messageBytesMax = 8 << 20
     /// Of what was sent and is not yet with the system. A peer that lets more pile up is cut off.
     package var outgoingBytesMax = 32 << 20
-    /// Of all sockets together.
-    package var budget: OutgoingBudget?
+    /// Of what waits to be sent, for all sockets together: of events no more is sent to those who read slowly.
+    package var outgoing: ByteBudget?
+    /// Of messages that are not whole yet, for all sockets together whose first one has come. One that keeps more than its share is cut off.
+    package var unfinished: ByteBudget?
+    /// The same for those whose first one has not come: anybody may open such a socket.
+    package var unfinishedFirst: ByteBudget?
     /// How much may wait for the receiver before nothing more is read. A message beyond it is still taken whole.
     package var incomingBytesMax = 256 << 10
     /// How long the peer may take to send its first message.

@@ -87,6 +87,44 @@ import Testing
         }
     }
 
+    @Test("What was erased may be another device's event of the same time: then one's own fails, and is written anew when it is tried again")
+    func erasedAnothers() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try keep(world, as: "old")
+            let (phone, laptop) = try (world.device(ada), world.device(ada))
+            func preference(_ value: String) -> Event { Event(conversation: chat, author: ada, content: .preferenceSet(key: "colour", value: value)) }
+            /// Writes offline at a time, the same for both.
+            func write(_ value: String, on device: Replica) async throws -> Replica {
+                let device = try await world.heal(device), path = device.store.log.path
+                try device.close()
+                var options = ReplicaOptions()
+                options.execution.now = { Instant(wallMilliseconds: 4_000_000_000_000, monotonicMilliseconds: 0) }
+                let offline = try Replica.open(at: path, user: ada, options: options)
+                try offline.append(preference(value))
+                try offline.close()
+                return try await world.heal(world.open(path, ada))
+            }
+            // The hub loses what the phone wrote, then has what the laptop wrote at the same time, and erases its text.
+            var own = try await write("blue", on: phone)
+            let path = own.store.log.path
+            let time = try #require(try own.store.log.event(in: .user(ada), at: 1)).origin.hlc
+            try own.close()
+            try put(world, "old")
+            let other = try await write("red", on: laptop)
+            #expect(try other.store.log.event(in: .user(ada), at: 1)?.origin.hlc == time)
+            try world.hubStore.log.erase(log: .user(ada), seq: 1)
+            own = try await world.heal(world.open(path, ada))
+            #expect(own.outbox.map(\.event) == [preference("blue")])
+            #expect(own.outbox.map(\.isFailed) == [true])
+            #expect(try world.hubStore.log.lastSeq(of: .user(ada)) == 1)
+            #expect(try own.retry() == 1)
+            own = try await world.heal(own)
+            #expect(own.outbox.isEmpty)
+            #expect(try world.hubStore.log.event(in: .user(ada), at: 2)?.event == preference("blue"))
+        }
+    }
+
     @Test("what failed in between leaves the outbox: tried again, it would be recorded twice") func failed() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()

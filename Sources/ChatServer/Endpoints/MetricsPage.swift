@@ -1,13 +1,17 @@
 import Hummingbird
 import NIOCore
 import Replication
+import ReplicationWebSocket
 
 /// `/metrics`: the server's, the hub's and the process's figures in Prometheus' text format 0.0.4.
 enum MetricsPage {
-    static func response(_ metrics: ServerMetrics, _ hub: HubStatistics?, _ gate: Gate, outgoing: Int) -> Response {
+    static func response(_ metrics: ServerMetrics, _ hub: HubStatistics?, _ gate: Gate, _ options: HubServerOptions) -> Response {
         var text = PrometheusText()
         text.gauge("convstore_sockets", "WebSockets open now.", Double(gate.sockets))
-        text.gauge("convstore_sockets_outgoing_bytes", "Bytes of messages that wait to be sent: peers that read slowly, or not at all.", Double(outgoing))
+        let outgoing = Double(options.outgoing.bytes)
+        text.gauge("convstore_sockets_outgoing_bytes", "Bytes of messages that wait to be sent: peers that read slowly, or not at all.", outgoing)
+        let unfinished = options.unfinished.bytes + options.unfinishedFirst.bytes
+        text.gauge("convstore_sockets_unfinished_bytes", "Bytes that have come of messages that are not whole yet.", Double(unfinished))
         if let hub { add(hub, to: &text) }
         metrics.registry.write(to: &text)
         ProcessFigures().write(to: &text)

@@ -50,7 +50,9 @@ struct SocketAcceptor: Sendable {
     func open(_ channel: any Channel) throws {
         var limits = SocketOptions(.server)
         limits.messageBytesMax = SyncChannel.messageBytesMax
-        limits.budget = options.outgoing
+        limits.outgoing = options.outgoing
+        limits.unfinished = options.unfinished
+        limits.unfinishedFirst = options.unfinishedFirst
         limits.firstMessageDeadline = .seconds(Int64(options.handshakeSeconds))
         limits.closeDeadline = .milliseconds(Int64(options.closeMilliseconds))
         gate.entered()

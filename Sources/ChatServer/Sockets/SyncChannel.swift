@@ -60,6 +60,7 @@ struct SyncChannel: ServerChildChannel, HTTPChannelHandler {
             channel.eventLoop.makeCompletedFuture {
                 let operations = channel.pipeline.syncOperations
                 try operations.addHandler(HTTP1ToHTTPServerCodec(secure: tls != nil))
+                try operations.addHandler(LastAnswer())
                 try operations.addHandler(HTTPConnectionStateHandler(idleTimeout: .seconds(options.idleSeconds), logger: logger))
                 return .http(try NIOAsyncChannel(wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true)))
             }

@@ -196,4 +196,48 @@ package final class SideStore: Sendable {
         try EventStore.copyRecords(of: environment, tables: environment.tableNames(), to: path)
         try Directory.remove(path + "-lock")
     }
+
+    /// Writes the file anew, record by record: pages that are free now, and the room between records, hold what was deleted. Nothing, if it is absent.
+    /// Nobody else may hold the file open for writing.
+    ///
+    /// - Throws: `EventLogError`: `damaged`, and the file stays as it was; `diskFull`, `inputOutput`.
+    static func rewrite(directory: String) throws {
+        let path = path(directory)
+        let new = path + ".new"
+        do {
+            for name in [new, new + "-lock"] { try Directory.remove(name) }
+            guard let store = try openIfPresent(directory: directory, tables: []) else { return }
+            defer { store.close() }
+            let names = try store.environment.tableNames()
+            if lacksTables(names) { throw Archive.damaged(path, "a table is missing") }
+            let check = { (_: Int, key: [UInt8], value: UnsafeRawBufferPointer) throws in _ = try store.value(value, key) }
+            try EventStore.copyRecords(of: store.environment, tables: names, to: new, check: check, finish: secondMeta)
+            try Directory.rename(new, to: path)
+            for name in [path + "-lock", new + "-lock"] { try Directory.remove(name) }
+            try Directory.sync(directory)
+        } catch {
+            for name in [new, new + "-lock"] { try? Directory.remove(name) }
+            switch error {
+            case let error as LMDBError: throw Archive.typed(error, path)
+            case let error as SystemError: throw error.typed
+            default: throw error
+            }
+        }
+    }
+
+    /// Has both of LMDB's meta pages describe the whole: whichever a reader falls back on.
+    private static func secondMeta(_ target: LMDBEnvironment, _ tables: [LMDBEnvironment.Table]) throws {
+        for _ in 0..<2 {
+            try target.write { transaction in
+                for table in tables {
+                    var first: Record?
+                    try transaction.reading.forEach(table) { key, value in
+                        first = (Array(key), Array(value))
+                        return false
+                    }
+                    if let first { return try transaction.put(table, first.key, first.value) }
+                }
+            }
+        }
+    }
 }

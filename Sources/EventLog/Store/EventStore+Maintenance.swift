@@ -135,7 +135,7 @@ extension EventStore {
         try File(path, O_RDWR).syncAll()
     }
 
-    /// Gives free space back, and leaves no byte of what was erased, or of records deleted from the archive: rewrites the archive and empties the journal.
+    /// Gives free space back, and leaves no byte of what was erased, or of deleted records: rewrites the archive and the side store, and empties the journal.
     ///
     /// Returns the bytes on disk before and after.
     ///

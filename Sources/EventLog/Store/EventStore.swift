@@ -467,6 +467,8 @@ public final class EventStore: Sendable {
                 // The archive vouches for the closing frame: a journal that ends before it is damage.
                 try vouch(forFrame: journal.lastFrame)
                 if isCompacting {
+                    // First: it is small, and where it is damaged all stays as it was.
+                    try SideStore.rewrite(directory: path)
                     try rewriteArchive(progress)
                 } else if try isWorthCompacting() {
                     // Room is saved by the way: a damaged record, which `verify` names, is no reason why a store should not close.

@@ -136,23 +136,38 @@ extension Outbox {
     /// What is offered anew and stands there all the same leaves: a hub that was set back, and then put forward again, has it as it was first. An offer keeps
     /// its clock, by which it is found. So does what failed in between: tried again, it would stand there twice.
     ///
+    /// What was erased there has no body to compare. Where its envelope fits, and may be that of another device's event of the same time, the entry fails: dropped
+    /// it could be lost, and offered again it could bring back what was erased. That is for its user to decide.
+    ///
     /// - Parameters:
+    ///   - own: which events are known to be this replica's.
     ///   - evenSent: whether all of it may leave, and not only what failed.
     ///   - forEachEvent: gives the events that are held of a log.
-    func strikeStanding(evenSent: Bool, _ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void) throws -> Set<ConversationID> {
-        var gone: [OutboxEntry] = [], own: [RecordedEvent] = []
+    func strikeStanding(
+        own: Identities.Own, evenSent: Bool, _ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void
+    ) throws -> Set<ConversationID> {
+        var gone: [OutboxEntry] = [], found: [RecordedEvent] = [], failed: [OutboxEntry] = []
         let candidates = evenSent ? unaccepted : unaccepted.filter(\.isFailed)
         for (log, candidates) in Dictionary(grouping: candidates, by: \.event.log).sorted(by: { $0.key < $1.key }) {
             var rest = Dictionary(grouping: candidates, by: \.origin.hlc)
+            var doubtful: Set<UInt64> = []
             try forEachEvent(log) { event in
                 guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
+                if event.isErased, !event.event.content.isNamedByEnvelope, !own.contains(event) {
+                    doubtful.insert(rest[event.origin.hlc]![place].id)
+                    return
+                }
                 let entry = rest[event.origin.hlc]!.remove(at: place)
                 gone.append(entry)
-                if entry.isUnderOtherID(event) { own.append(event) }
+                if entry.isUnderOtherID(event) { found.append(event) }
+            }
+            for var entry in rest.values.joined() where doubtful.contains(entry.id) && !entry.isFailed {
+                entry.state = OutboxEntry.isErasedPerhaps
+                failed.append(entry)
             }
         }
         acceptedCount += gone.count { !$0.isCounted }
-        return try settle([], but: gone, own: own) { _ in .awaited }
+        return try settle([], but: gone, failed: failed, own: found) { _ in .awaited }
     }
 
     /// What was accepted can be compared now.
@@ -162,9 +177,10 @@ extension Outbox {
 
     /// Accepted entries that are held by now leave, with those that do anyway; that others do not come is kept.
     private func settle(
-        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], own known: [RecordedEvent] = [], _ standing: (OutboxEntry) throws -> Standing
+        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], failed: [OutboxEntry] = [], own known: [RecordedEvent] = [],
+        _ standing: (OutboxEntry) throws -> Standing
     ) throws -> Set<ConversationID> {
-        var gone = others, kept: [OutboxEntry] = [], own = known
+        var gone = others, kept = failed, own = known
         for var entry in accepted {
             switch try standing(entry) {
             case .held(let event):
@@ -184,9 +200,19 @@ extension Outbox {
         }
         for entry in gone { table.remove(entry.id) }
         for entry in kept { table.put(entry) }
-        let touched = Set(gone.map(\.event.conversation))
+        let touched = Set((gone + failed).map(\.event.conversation))
         settleWaiting(touched)
         return touched
+    }
+}
+
+extension Event.Content {
+    /// Whether the envelope tells this event from all others of its author in its log: it names what is made, or what is done but once.
+    fileprivate var isNamedByEnvelope: Bool {
+        switch self {
+        case .conversationUpdated, .messageEdited, .reactionSet, .preferenceSet, .custom, .unknown: false
+        default: true
+        }
     }
 }
 
@@ -194,8 +220,11 @@ extension OutboxEntry {
     /// Whether what stands under this entry's origin is its event. Of an erased one the envelope tells: the same counter may have been given out twice.
     func isRecorded(as recorded: RecordedEvent) -> Bool {
         guard recorded.isErased else { return recorded.event == event }
-        return recorded.origin == origin && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
-            && recorded.event.references == event.references
+        return recorded.origin == origin && hasEnvelope(of: recorded)
+    }
+
+    private func hasEnvelope(of recorded: RecordedEvent) -> Bool {
+        recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
     }
 
     /// Whether an event is this one, and stands under an id that may not be known as this replica's.
@@ -204,8 +233,12 @@ extension OutboxEntry {
     /// Whether an event of the same clock is what this entry offers, under another origin. Of an erased one the envelope tells: its body must not come back.
     fileprivate func isOffer(of recorded: RecordedEvent) -> Bool {
         guard recorded.isErased else { return recorded.event == event }
-        return recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
+        return hasEnvelope(of: recorded)
     }
+
+    /// What has failed as what stands there was erased, and may be this.
+    static let isErasedPerhaps = State.failed(
+        code: RefusalCode.originConflict.rawValue, detail: "it may be what was erased there: retry to write it anew, or discard it")
 
     /// Whether an event that is held is what an honest hub means that says it has recorded this one there.
     ///

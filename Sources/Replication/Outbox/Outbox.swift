@@ -151,9 +151,10 @@ final class Outbox {
         var changed: [OutboxEntry] = []
         for entry in entries where entry.isFailed && ids?.contains(entry.id) ?? true {
             var entry = entry
+            // Anew is what its user wants it to be then, and it is looked for no more.
+            entry.wasSent = entry.state != OutboxEntry.isErasedPerhaps
             entry.state = .pending
             entry.sending = 0
-            entry.wasSent = true
             entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = identity.nonce

@@ -74,7 +74,8 @@ extension Replica {
     func strikeStanding(_ state: inout State, evenSent: Bool = true) throws {
         if PlantedBug.repeatOffers.isPlanted { return }
         let parts = state.previews.all
-        let touched = try state.outbox.strikeStanding(evenSent: evenSent) { log, body in
+        let own = try Identities.own(side, state.outbox.identity)
+        let touched = try state.outbox.strikeStanding(own: own, evenSent: evenSent) { log, body in
             try store.log.replay(log: log) { event in
                 body(event)
                 return true

@@ -3,7 +3,7 @@ import EventLog
 
 struct Compact: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Gives free space back, and leaves no byte of what was erased, or of records deleted from the archive.",
+        abstract: "Gives free space back, and leaves no byte of what was erased, or of records that were deleted.",
         discussion: "A message that its author deleted is shown no more, but its text stays in the log until `convstore erase` erases it.")
 
     @OptionGroup var store: StoreOption

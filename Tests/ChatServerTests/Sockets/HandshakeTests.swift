@@ -53,6 +53,18 @@ extension ServerTests {
             }
         }
 
+        @Test("An answer that says the connection ends is the last one on it") func lastAnswer() async throws {
+            try await RunningServer.run(EchoEndpoint(), { $0.idleSeconds = 600 }) { server in
+                for request in [RawConnection.upgrade(key: "abc"), RawConnection.upgrade(version: "12"), RawConnection.upgrade(origin: "https://a.example")] {
+                    let connection = try RawConnection(port: server.port)
+                    await connection.send(request)
+                    let head = await connection.readHead()
+                    #expect(head.lowercased().contains("connection: close\r\n"))
+                    #expect(await connection.ends())
+                }
+            }
+        }
+
         @Test("Health, readiness and metrics answer") func pages() async throws {
             try await RunningServer.run(EchoEndpoint()) { server in
                 for (path, text) in [("healthz", "alive"), ("readyz", "ready"), ("metrics", "convstore_sockets 0")] {

@@ -90,7 +90,7 @@ extension ServerTests {
         }
 
         @Test("Who reads slowly is sent what it takes in the end; all who do hold no more than a bound, and nobody waits for them") func slow() async throws {
-            let budget = OutgoingBudget(bytesMax: 4 << 20), bytes = 24 << 20
+            let budget = ByteBudget(bytesMax: 4 << 20), bytes = 24 << 20
             try await RunningServer.run(EchoEndpoint()) {
                 $0.outgoing = budget
             } _: { server in
@@ -112,6 +112,54 @@ extension ServerTests {
                 #expect(await slow[0].read(bytes: bytes).count >= bytes)
                 slow = []
                 #expect(await eventually { budget.bytes == 0 })
+            }
+        }
+
+        @Test("Of messages that are not whole all sockets together keep no more than a bound; who keeps too much is told, and others go on", arguments: [false, true])
+        func unfinished(isFirst: Bool) async throws {
+            let first = ByteBudget(bytesMax: 1 << 20), later = ByteBudget(bytesMax: 1 << 20)
+            let endpoint = EchoEndpoint()
+            try await RunningServer.run(endpoint) {
+                $0.unfinishedFirst = first
+                $0.unfinished = later
+            } _: { server in
+                let (client, heard) = try await server.client()
+                var hoarders: [RawConnection] = []
+                for _ in 0..<8 {
+                    let connection = try RawConnection(port: server.port)
+                    await connection.send(RawConnection.upgrade())
+                    _ = await connection.readHead()
+                    if !isFirst {
+                        // In fragments, with a control frame between: nothing of it stays counted.
+                        await connection.send(RawConnection.frame(2, Array(repeating: 7, count: 70_000), fin: false))
+                        await connection.send(RawConnection.frame(9, Array("still there".utf8)))
+                        await connection.send(RawConnection.frame(0, Array(repeating: 7, count: 300)))
+                        _ = await connection.read(bytes: 70_300)
+                    }
+                    hoarders.append(connection)
+                }
+                #expect(await eventually { first.bytes == 0 && later.bytes == 0 })
+                // Of 8 MiB a half, so that the decoder waits for the rest.
+                let half = RawConnection.frame(2, Array(repeating: 7, count: 4 << 20), length: 8 << 20)
+                await withTaskGroup { group in for connection in hoarders { group.addTask { await connection.send(half) } } }
+                #expect(await eventually { endpoint.seen.withLock { $0.ends.filter { $0?.code == 4429 }.count } == 8 })
+                client.send(Array(repeating: 1, count: 400_000))
+                #expect(await eventually { heard.count == 1 })
+                hoarders = []
+                #expect(await eventually { first.bytes == 0 && later.bytes == 0 })
+                // One that keeps less than its share stays.
+                let patient = try RawConnection(port: server.port)
+                await patient.send(RawConnection.upgrade())
+                _ = await patient.readHead()
+                if !isFirst {
+                    await patient.send(RawConnection.frame(2, [1]))
+                    _ = await patient.read(bytes: 3)
+                }
+                await patient.send(Array(half.prefix(400_000)))
+                let (own, other) = isFirst ? (first, later) : (later, first)
+                #expect(await eventually { own.bytes == 400_000 })
+                #expect(other.bytes == 0)
+                client.close()
             }
         }
 

@@ -39,6 +39,16 @@ final class RawConnection: Sendable {
 
     func readToEnd() async -> [UInt8] { await read { _ in false } }
 
+    /// Whether the server ends the connection before the socket's own time is over.
+    func ends() async -> Bool {
+        await aside { [descriptor] in
+            var buffer = [UInt8](repeating: 0, count: 65_536)
+            var count = 1
+            while count > 0 { count = recv(descriptor, &buffer, buffer.count, 0) }
+            return count == 0
+        }
+    }
+
     /// An HTTP head, as text.
     func readHead() async -> String {
         String(decoding: await read { String(decoding: $0, as: UTF8.self).contains("\r\n\r\n") }, as: UTF8.self)

@@ -119,7 +119,7 @@ import Testing
         #expect(try EventStore.verify(at: path).problems == [])
     }
 
-    @Test("A copy has the records of one moment; compacting and verifying leave the file as it is")
+    @Test("A copy has the records of one moment; compacting and verifying leave the records as they are")
     func copy() throws {
         let path = try made()
         let store = try EventStore.open(at: path)
@@ -147,6 +147,55 @@ import Testing
         try EventStore.open(at: plain).close()
         try EventStore.copy(from: plain, to: directory.path + "/plain2")
         #expect(!Directory.exists(SideStore.path(directory.path + "/plain2")))
+    }
+
+    @Test("Compacting leaves no byte of a record that was deleted; a damaged one ends it, and all stays as it was")
+    func compact() throws {
+        let path = try made()
+        let side = try SideStore(directory: path, tables: ["a", "b"])
+        let secret = Array("what nobody may read".utf8)
+        let kept = Array("what all may read ..".utf8)
+        try side.write { transaction in
+            for number in 0..<50 as Range<UInt8> { try transaction.put("a", [number], secret) }
+            try transaction.put("b", [1], [7])
+        }
+        try side.write { transaction in for number in 0..<49 as Range<UInt8> { try transaction.delete("a", [number]) } }
+        try side.write { try $0.put("a", [49], kept) }
+        side.close()
+        let file = SideStore.path(path)
+        func bytes() throws -> [UInt8] { try File(file, O_RDONLY).read(1 << 20, at: 0) }
+        func places(_ text: [UInt8]) throws -> [Int] {
+            let bytes = try bytes()
+            return (0..<bytes.count - text.count).filter { Array(bytes[$0..<$0 + text.count]) == text }
+        }
+        func write(_ byte: UInt8, at place: Int) throws { try [byte].withUnsafeBytes { try File(file, O_RDWR).write($0, at: place) } }
+        #expect(try !places(secret).isEmpty)
+        let place = try #require(try places(kept).last)
+        func inode(_ path: String) -> ino_t {
+            var status = stat()
+            return stat(path, &status) == 0 ? status.st_ino : 0
+        }
+        let archive = inode(Archive.path(path))
+        try write(UInt8(ascii: "W"), at: place)
+        let damaged = try bytes()
+        let error = #expect(throws: EventLogError.self) { _ = try EventStore.compact(at: path) }
+        #expect(error?.code == .damaged)
+        #expect(try bytes() == damaged)
+        #expect(inode(Archive.path(path)) == archive)
+        #expect(!Directory.exists(file + ".new"))
+        try write(kept[0], at: place)
+        _ = try EventStore.compact(at: path)
+        #expect(try places(secret).isEmpty)
+        #expect(try EventStore.verify(at: path).problems == [])
+        // Whichever of LMDB's two meta pages is lost: the other one names all there is.
+        for meta in [16, 4096 + 16] {
+            let byte = try bytes()[meta]
+            try write(byte ^ 1, at: meta)
+            let salvaged = try SideStore.salvage(directory: path, tables: ["a", "b"])
+            #expect(salvaged["a"].records.map(\.value) == [kept] && salvaged["a"].isWhole)
+            #expect(salvaged["b"].records.map(\.value) == [[7]] && salvaged["b"].isWhole)
+            try write(byte, at: meta)
+        }
     }
 
     @Test("A closing waits for the writing that is under way; those after it throw `closed`, and nothing traps") func closedWhileWritten() throws {
