@@ -18,7 +18,8 @@ public final class TokenKeyURL: TokenKeySource {
     private struct State {
         var keys: TokenKeys
         var bytes: [UInt8]
-        var begun: ContinuousClock.Instant
+        /// When an unknown key was last looked for.
+        var asked: ContinuousClock.Instant?
         var hasFailed = false
         /// All who want to know at one time share one look.
         var look: Task<Result<Bool, HubServerError>, Never>?
@@ -41,9 +42,8 @@ public final class TokenKeyURL: TokenKeySource {
     package init(_ fetch: KeySetFetch, times: Times = Times()) async throws(HubServerError) {
         self.fetch = fetch
         self.times = times
-        let begun = ContinuousClock.now
         let bytes = try await fetch.bytes()
-        state = Monitor(State(keys: try await TokenKeys.set(bytes, fetch.name), bytes: bytes, begun: begun))
+        state = Monitor(State(keys: try await TokenKeys.set(bytes, fetch.name), bytes: bytes))
     }
 
     public var keys: TokenKeys { state.withLock { $0.keys } }
@@ -54,13 +54,15 @@ public final class TokenKeyURL: TokenKeySource {
 
     public func refreshForUnknownKey() async throws(HubServerError) -> Bool { try await look(atMostEverySeconds: times.unknownKeySeconds) }
 
-    /// Joins the look that is under way, or begins one if the last began long enough ago. It is told of by who began it, so that a log has it once.
+    /// Joins the look that is under way, or begins one if the last such look began long enough ago. It is told of by who began it, so that a log has it once.
     private func look(atMostEverySeconds seconds: Double) async throws(HubServerError) -> Bool {
         let (look, isOwn) = state.withLock { state -> (Task<Result<Bool, HubServerError>, Never>?, Bool) in
             if let look = state.look { return (look, false) }
-            let now = ContinuousClock.now
-            guard now - state.begun >= .seconds(seconds) else { return (nil, false) }
-            state.begun = now
+            if seconds > 0 {
+                let now = ContinuousClock.now
+                if let asked = state.asked, now - asked < .seconds(seconds) { return (nil, false) }
+                state.asked = now
+            }
             let look = Task { await self.fetchAnew() }
             state.look = look
             return (look, true)

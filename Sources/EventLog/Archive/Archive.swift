@@ -123,9 +123,12 @@ final class Archive: Sendable {
 
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
         switch error.code {
-        case ENOSPC, EDQUOT: EventLogError(.diskFull, "\(path): \(error): the archive takes no more, the journal keeps what was acknowledged; free some space")
-        case -30796, -30797, -30793, -30794, -30786, -30784: damaged(path, error.description)
-        default: EventLogError(.inputOutput, "\(path): \(error)")
+        case ENOSPC, EDQUOT:
+            // What does not fit into the side store was not acknowledged.
+            let kept = path.hasSuffix("/" + SideStore.fileName) ? "" : "the archive takes no more, the journal keeps what was acknowledged; "
+            return EventLogError(.diskFull, "\(path): \(error): \(kept)free some space")
+        case -30796, -30797, -30793, -30794, -30786, -30784: return damaged(path, error.description)
+        default: return EventLogError(.inputOutput, "\(path): \(error)")
         }
     }
 
