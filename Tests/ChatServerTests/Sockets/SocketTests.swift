@@ -115,7 +115,7 @@ extension ServerTests {
             }
         }
 
-        @Test("Of messages that are not whole all sockets together keep no more than a bound; who keeps too much is told, and others go on", arguments: [false, true])
+        @Test("Of messages that are not whole all sockets together keep no more than a bound; who keeps too much is told", arguments: [false, true])
         func unfinished(isFirst: Bool) async throws {
             let first = ByteBudget(bytesMax: 1 << 20), later = ByteBudget(bytesMax: 1 << 20)
             let endpoint = EchoEndpoint()
