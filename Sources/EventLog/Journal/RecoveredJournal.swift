@@ -36,91 +36,30 @@ struct RecoveredJournal {
     /// Throws `.damaged` where acknowledged events must have been (docs/FORMAT.md, "Where the journal ends").
     init(directory: String, store: StoreID, archivedPosition: Position, archivedFrame: UInt64) throws {
         lastPosition = archivedPosition
-        var files: [(slot: Int, bytes: [UInt8], first: Frame.Header)] = []
+        var files: [ReadFile] = []
         var headless: [(path: String, syncedThrough: UInt64)] = []
         for slot in 0..<FileJournal.fileCount {
             let path = FileJournal.path(directory, slot)
-            let file: File
-            do {
-                file = try File(path, O_RDONLY)
-            } catch {
-                if error.isAbsent { continue }
-                throw error.typed
-            }
+            guard let bytes = try Self.content(path) else { continue }
             slots[slot].exists = true
-            let bytes: [UInt8]
-            do {
-                let size = try file.size
-                guard size <= FileJournal.fileBytesMax else { throw Self.damage(path, "it has \(size) bytes, more than any journal's file") }
-                bytes = try file.read(size, at: 0)
-            } catch let error as SystemError {
-                throw error.typed
-            }
-            file.dropCache()
             if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
-                files.append((slot, bytes, first))
+                files.append(ReadFile(slot: slot, path: path, bytes: bytes, first: first))
             } else if let later = bytes.withUnsafeBytes({ Self.laterFrames($0, from: 0, store: store, after: archivedFrame, generation: nil) }) {
                 headless.append((path, later.syncedThrough))
             }
         }
         files.sort { $0.first.generation < $1.first.generation }
-
-        var isFirst = true
         for (order, file) in files.enumerated() {
-            let path = FileJournal.path(directory, file.slot)
-            let isLast = order == files.count - 1
-            if isFirst ? file.first.number > archivedFrame + 1 : file.first.number != lastFrame + 1 || file.first.previousChecksum != lastChecksum {
-                // A gap before frames that are archived does not matter; one within what only the journal holds does.
-                guard file.first.number <= archivedFrame + 1, file.first.firstPosition <= archivedPosition + 1 else {
-                    throw Self.damage(path, "frame \(file.first.number) follows frame \(lastFrame): frames between them are missing")
-                }
+            let first = file.first
+            let follows = order == 0 ? first.number <= archivedFrame + 1 : first.number == lastFrame + 1 && first.previousChecksum == lastChecksum
+            // A gap before frames that are archived does not matter; one within what only the journal holds does.
+            guard follows || first.number <= archivedFrame + 1 && first.firstPosition <= archivedPosition + 1 else {
+                throw Self.damage(file.path, "frame \(first.number) follows frame \(lastFrame): frames between them are missing")
             }
-            slots[file.slot].generation = file.first.generation
-            lastGeneration = max(lastGeneration, file.first.generation)
-            var offset = 0
-            var mine: [(offset: Int, bytes: Int, number: UInt64)] = []
-            var synced: UInt64 = 0
             try file.bytes.withUnsafeBytes { bytes in
-                while let header = Frame.read(bytes, at: offset, store: store), header.generation == file.first.generation,
-                    offset == 0 || (header.number == lastFrame + 1 && header.previousChecksum == lastChecksum)
-                {
-                    lastFrame = header.number
-                    lastChecksum = header.checksum
-                    isClosed = header.purpose == .close
-                    synced = max(synced, header.syncedThrough)
-                    mine.append((offset, header.frameBytes, header.number))
-                    let last = header.firstPosition + Position(header.events) - 1
-                    slots[file.slot].lastFrame = header.number
-                    if header.number > archivedFrame {
-                        guard header.firstPosition == lastPosition + 1 else {
-                            throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
-                        }
-                        let start = offset + Frame.headerBytes
-                        if header.payloadBytes > 0 {
-                            let payload = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes])
-                            let frame = try? TailFrame(payload, number: header.number, firstPosition: header.firstPosition, events: header.events)
-                            guard let frame else { throw Self.damage(path, "frame \(header.number) cannot be read, though its checksum holds") }
-                            frames.append(frame)
-                        }
-                        lastPosition = last
-                    }
-                    offset += header.frameBytes
-                }
-                if isLast {
-                    if let later = Self.laterFrames(bytes, from: offset, store: store, after: lastFrame, generation: file.first.generation),
-                        later.syncedThrough > lastFrame
-                    {
-                        throw Self.damage(
-                            path, "frame \(lastFrame + 1) at byte \(offset) is damaged: frame \(later.number) behind it says that it was synced")
-                    }
-                    if let torn = bytes.firstNonzero(from: offset), !isClosed || torn < bytes.count { tornBytes = bytes.count - offset }
-                    if isClosed, offset != bytes.count { throw Self.damage(path, "\(bytes.count - offset) bytes follow the closing frame") }
-                    for frame in mine where frame.number > synced {
-                        unsynced.append(Piece(slot: file.slot, offset: frame.offset, bytes: Array(bytes[frame.offset..<frame.offset + frame.bytes])))
-                    }
-                }
+                let chain = try follow(file, bytes, store, archivedFrame)
+                if order == files.count - 1 { try checkEnd(chain, file, bytes, store) }
             }
-            isFirst = false
         }
         // A file whose first frame is bad: torn by a crash, unless a frame behind it was written when that one was known synced.
         for file in headless where file.syncedThrough > lastFrame {
@@ -131,6 +70,86 @@ struct RecoveredJournal {
                 .damaged,
                 "\(directory): the journal ends at frame \(lastFrame), but the archive knows of frame \(archivedFrame): journal files are missing or cut. "
                     + "What the archive holds can be had with `convstore export --salvage`")
+        }
+    }
+
+    /// A file that begins with a whole frame.
+    private struct ReadFile {
+        var slot: Int
+        var path: String
+        var bytes: [UInt8]
+        var first: Frame.Header
+    }
+
+    /// The frames of one file that follow each other.
+    private struct Chain {
+        var frames: [(offset: Int, bytes: Int, number: UInt64)] = []
+        var end = 0
+        /// The last frame that one of them knows synced.
+        var syncedThrough: UInt64 = 0
+    }
+
+    /// `nil` if there is no such file.
+    private static func content(_ path: String) throws -> [UInt8]? {
+        do {
+            let file = try File(path, O_RDONLY)
+            defer { file.dropCache() }
+            let size = try file.size
+            guard size <= FileJournal.fileBytesMax else { throw damage(path, "it has \(size) bytes, more than any journal's file") }
+            return try file.read(size, at: 0)
+        } catch let error as SystemError {
+            if error.isAbsent { return nil }
+            throw error.typed
+        }
+    }
+
+    /// Takes in the frames of a file, as far as each follows the one before.
+    private mutating func follow(_ file: ReadFile, _ bytes: UnsafeRawBufferPointer, _ store: StoreID, _ archivedFrame: UInt64) throws -> Chain {
+        slots[file.slot].generation = file.first.generation
+        lastGeneration = max(lastGeneration, file.first.generation)
+        var chain = Chain()
+        while let header = Frame.read(bytes, at: chain.end, store: store), header.generation == file.first.generation,
+            chain.end == 0 || (header.number == lastFrame + 1 && header.previousChecksum == lastChecksum)
+        {
+            lastFrame = header.number
+            lastChecksum = header.checksum
+            isClosed = header.purpose == .close
+            slots[file.slot].lastFrame = header.number
+            if header.number > archivedFrame { try take(header, bytes, at: chain.end, file.path) }
+            chain.syncedThrough = max(chain.syncedThrough, header.syncedThrough)
+            chain.frames.append((chain.end, header.frameBytes, header.number))
+            chain.end += header.frameBytes
+        }
+        return chain
+    }
+
+    /// A frame with events beyond the archive.
+    private mutating func take(_ header: Frame.Header, _ bytes: UnsafeRawBufferPointer, at offset: Int, _ path: String) throws {
+        guard header.firstPosition == lastPosition + 1 else {
+            throw Self.damage(path, "frame \(header.number) begins at position \(header.firstPosition), but \(lastPosition + 1) was expected")
+        }
+        if header.payloadBytes > 0 {
+            let start = offset + Frame.headerBytes
+            let payload = UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes])
+            let frame = try? TailFrame(payload, number: header.number, firstPosition: header.firstPosition, events: header.events)
+            guard let frame else { throw Self.damage(path, "frame \(header.number) cannot be read, though its checksum holds") }
+            frames.append(frame)
+        }
+        lastPosition = header.firstPosition + Position(header.events) - 1
+    }
+
+    /// Whether the last file's chain can have ended where it does, and what of it may not be synced.
+    private mutating func checkEnd(_ chain: Chain, _ file: ReadFile, _ bytes: UnsafeRawBufferPointer, _ store: StoreID) throws {
+        if let later = Self.laterFrames(bytes, from: chain.end, store: store, after: lastFrame, generation: file.first.generation),
+            later.syncedThrough > lastFrame
+        {
+            throw Self.damage(
+                file.path, "frame \(lastFrame + 1) at byte \(chain.end) is damaged: frame \(later.number) behind it says that it was synced")
+        }
+        if let torn = bytes.firstNonzero(from: chain.end), !isClosed || torn < bytes.count { tornBytes = bytes.count - chain.end }
+        if isClosed, chain.end != bytes.count { throw Self.damage(file.path, "\(bytes.count - chain.end) bytes follow the closing frame") }
+        for frame in chain.frames where frame.number > chain.syncedThrough {
+            unsynced.append(Piece(slot: file.slot, offset: frame.offset, bytes: Array(bytes[frame.offset..<frame.offset + frame.bytes])))
         }
     }
 

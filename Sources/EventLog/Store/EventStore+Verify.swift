@@ -29,7 +29,7 @@ public struct VerifyReport: Sendable, Hashable {
 
     static let problemsMax = 1000
 
-    mutating func add(_ problem: String, in part: Part) {
+    mutating func add(_ problem: String, in part: Part = .log) {
         damaged.insert(part)
         guard problems.count < Self.problemsMax else { return }
         // Nobody needs to be told to run what is running; what to do stands at the end of its report.
@@ -130,64 +130,79 @@ private struct Verifier {
     init(store: EventStore) { self.store = store }
 
     mutating func run(_ report: inout VerifyReport, _ progress: ((UInt64, UInt64) -> Void)?) throws {
-        let archive = store.archive
         let snapshot = store.tail.snapshot
-        let state = try archive.environment.read { try archive.state($0) }
+        let state = try store.archive.environment.read { try store.archive.state($0) }
         store.followKeys(state)
+        try checkRuns(state, snapshot, &report, progress)
+        try compareRows(state, &report)
+        try store.verifyFolds(&report)
+        // The journal's events were folded, and their seqs checked, when the store was opened.
+        if snapshot.visible > state.position { report.events += snapshot.visible - state.position }
+        checkCheckpoint(&report)
+        progress?(report.events, report.events)
+    }
+
+    /// What lies under a key of the table of runs: the run, or why it cannot be read.
+    private typealias StoredRun = (start: Position, run: Result<DecodedRun, any Error>)
+
+    /// The run behind a key, which becomes its key. One a snapshot: nothing is held while we compute.
+    private func storedRun(behind key: inout [UInt8], _ decompressor: ZstdDecompressor) throws -> StoredRun? {
+        let archive = store.archive, last = key
+        let found = try archive.environment.read { transaction -> (key: [UInt8], run: StoredRun)? in
+            var found: (key: [UInt8], run: StoredRun)?
+            try transaction.forEach(archive.runs, from: last) { name, value in
+                let name = Array(name)
+                if name == last { return true }
+                let start = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+                let run = Result { try DecodedRun(value, at: start, decompressor: decompressor) }
+                if case .success = run { MappedPages.release(value) }
+                found = (name, (start, run))
+                return false
+            }
+            return found
+        }
+        if let found { key = found.key }
+        return found?.run
+    }
+
+    private mutating func checkRuns(
+        _ state: Archive.State, _ snapshot: Tail.Snapshot, _ report: inout VerifyReport, _ progress: ((UInt64, UInt64) -> Void)?
+    ) throws {
         let decompressor = ZstdDecompressor()
         var position: Position = 1
         var key: [UInt8] = []
         var counts = Counts()
-        func note(_ problem: String, _ report: inout VerifyReport) { report.add(problem, in: .log) }
-
-        while true {
-            // One run a snapshot: nothing is held while we compute.
-            let found = try archive.environment.read { transaction -> (Position, DecodedRun?, String?)? in
-                var result: (Position, DecodedRun?, String?)?
-                try transaction.forEach(archive.runs, from: key) { name, value in
-                    let name = Array(name)
-                    if name == key { return true }
-                    key = name
-                    let start = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                    do {
-                        result = (start, try DecodedRun(value, at: start, decompressor: decompressor), nil)
-                        MappedPages.release(value)
-                    } catch {
-                        result = (start, nil, "\(error)")
-                    }
-                    return false
-                }
-                return result
-            }
-            guard let (start, run, failure) = found, start <= snapshot.archived || run != nil else { break }
-            if start > state.position { break }
+        while let (start, found) = try storedRun(behind: &key, decompressor), start <= state.position {
+            let run = try? found.get()
+            if start > snapshot.archived, run == nil { break }
             guard start > 0 else {
-                note("I2: a run at position 0", &report)
+                report.add("I2: a run at position 0")
                 continue
             }
             report.segments += 1
-            if start != position { note("I2: positions \(position) to \(start - 1) are missing", &report) }
+            if start != position { report.add("I2: positions \(position) to \(start - 1) are missing") }
             guard let run else {
-                note("\(failure!); it held \(try lost(in: start))", &report)
+                if case .failure(let error) = found { report.add("\(error); it held \(try lost(in: start))") }
                 position = try nextRun(after: start) ?? state.position + 1
                 continue
             }
             position = start + Position(run.events.count)
             report.events += UInt64(run.events.count)
-            for slice in run.slices { check(slice, run, &report, &counts, note) }
+            for slice in run.slices { check(slice, run, &report, &counts) }
             progress?(report.events, snapshot.visible)
         }
         if position != state.position + 1 {
-            note("I2: the archive's runs end at position \(position - 1), its state says \(state.position)", &report)
+            report.add("I2: the archive's runs end at position \(position - 1), its state says \(state.position)")
         }
-        if report.problems.isEmpty {
-            for (what, told, found) in [
-                ("messages", state.messages, counts.messages), ("conversations", state.conversations, counts.conversations),
-                ("runs", state.runs, report.segments),
-            ] where told != found { note("the archive's state counts \(told) \(what), what it holds \(found)", &report) }
-        }
+        // Damage that was told of has taken of these too.
+        guard report.problems.isEmpty else { return }
+        for (what, told, found) in [
+            ("messages", state.messages, counts.messages), ("conversations", state.conversations, counts.conversations), ("runs", state.runs, report.segments),
+        ] where told != found { report.add("the archive's state counts \(told) \(what), what it holds \(found)") }
+    }
 
-        // The rows, against what the events gave.
+    /// The rows, against what the events gave.
+    private func compareRows(_ state: Archive.State, _ report: inout VerifyReport) throws {
         var conversations: UInt64 = 0
         do {
             var tailOnly = Set(logs.keys)
@@ -197,51 +212,49 @@ private struct Verifier {
                 if key.first == 0 { conversations += 1 }
                 if let log { tailOnly.remove(log) }
                 // Else its events have told of it.
-                if log.map({ !logs[$0]!.isBroken }) ?? true { note(error.message, &report) }
+                if log.map({ !logs[$0]!.isBroken }) ?? true { report.add(error.message) }
             } body: { row, _ in
                 if case .conversation = row.id { conversations += 1 }
                 tailOnly.remove(row.id)
-                let known = logs[row.id]
-                if known?.isBroken ?? false { return true }
-                if known == nil, done.contains(row.number) { return true }
-                let archived = try archive.environment.read { try archive.row(row.id, $0) }
-                guard let archived else { return true }
-                // A writer beside us goes on: of what its row says by now, that counts which lies in the runs that we were to read.
-                let told = archived.slices.last { $0.run <= state.position }.map { $0.firstSeq + Seq($0.count) - 1 } ?? 0
-                if told != (known?.next ?? 1) - 1 {
-                    note("I2: log \(row.id): its row says \(told) events, the runs hold \((known?.next ?? 1) - 1)", &report)
-                } else if told == archived.seq, archived.tree != known?.tree ?? CompactRange() {
-                    report.contradicted.insert(row.id)
-                    note("I6: log \(row.id): the events up to seq \(told) do not give its head", &report)
-                }
+                try compare(row, state, &report)
                 return true
             }
-            for log in tailOnly { note("log \(log): events but no row", &report) }
+            for log in tailOnly { report.add("log \(log): events but no row") }
         } catch let error as EventLogError where error.code == .damaged {
-            note(error.message, &report)
+            report.add(error.message)
         }
         report.conversations = conversations
-        try store.verifyFolds(&report)
-        // The journal's events were folded, and their seqs checked, when the store was opened.
-        if snapshot.visible > state.position { report.events += snapshot.visible - state.position }
-        do {
-            if let text = try store.checkpoint() {
-                let key = try VerifierKey(store.verifierKey())
-                _ = try Checkpoint.open(text, key: key)
-            }
-        } catch {
-            note("the checkpoint: \(error)", &report)
-        }
-        progress?(report.events, report.events)
     }
 
-    private mutating func check(
-        _ slice: DecodedRun.Slice, _ run: DecodedRun, _ report: inout VerifyReport, _ counts: inout Counts, _ note: (String, inout VerifyReport) -> Void
-    ) {
-        let known = progress(of: slice.log, &report, note)
+    private func compare(_ row: LogRow, _ state: Archive.State, _ report: inout VerifyReport) throws {
+        let known = logs[row.id]
+        if known?.isBroken ?? false || known == nil && done.contains(row.number) { return }
+        guard let archived = try store.archive.environment.read({ try store.archive.row(row.id, $0) }) else { return }
+        // A writer beside us goes on: of what its row says by now, that counts which lies in the runs that we were to read.
+        let told = archived.slices.last { $0.run <= state.position }.map { $0.firstSeq + Seq($0.count) - 1 } ?? 0
+        let held = (known?.next ?? 1) - 1
+        if told != held {
+            report.add("I2: log \(row.id): its row says \(told) events, the runs hold \(held)")
+        } else if told == archived.seq, archived.tree != known?.tree ?? CompactRange() {
+            report.contradicted.insert(row.id)
+            report.add("I6: log \(row.id): the events up to seq \(told) do not give its head")
+        }
+    }
+
+    private func checkCheckpoint(_ report: inout VerifyReport) {
+        do {
+            guard let text = try store.checkpoint() else { return }
+            _ = try Checkpoint.open(text, key: VerifierKey(store.verifierKey()))
+        } catch {
+            report.add("the checkpoint: \(error)")
+        }
+    }
+
+    private mutating func check(_ slice: DecodedRun.Slice, _ run: DecodedRun, _ report: inout VerifyReport, _ counts: inout Counts) {
+        let known = progress(of: slice.log, &report)
         if slice.firstSeq == 1, case .conversation = slice.log { counts.conversations += 1 }
         if slice.firstSeq != known.next {
-            note("I2: log \(slice.log): seq \(slice.firstSeq) follows \(known.next - 1)", &report)
+            report.add("I2: log \(slice.log): seq \(slice.firstSeq) follows \(known.next - 1)")
             known.isBroken = true
         }
         known.next = slice.endSeq
@@ -260,21 +273,21 @@ private struct Verifier {
                     commitment = known.cursor?.leaf(at: seq - 1).map { Merkle.bodyCommitment(salt: $0, body: body.bytes) }
                 }
                 guard let commitment else {
-                    if !known.isBroken { note("log \(slice.log) seq \(seq): its salt was forgotten, but its body is there", &report) }
+                    if !known.isBroken { report.add("log \(slice.log) seq \(seq): its salt was forgotten, but its body is there") }
                     known.isBroken = true
                     continue
                 }
                 known.tree.append(Merkle.eventLeaf(envelope: envelope.bytes, commitment: commitment))
             } catch {
-                note("log \(slice.log) seq \(seq): \(error)", &report)
+                report.add("log \(slice.log) seq \(seq): \(error)")
                 known.isBroken = true
             }
         }
-        finish(slice.log, known, &report, note)
+        finish(slice.log, known, &report)
     }
 
     /// What is known of a log, with the means to hash its events.
-    private mutating func progress(of log: LogID, _ report: inout VerifyReport, _ note: (String, inout VerifyReport) -> Void) -> Progress {
+    private mutating func progress(of log: LogID, _ report: inout VerifyReport) -> Progress {
         let known = logs[log] ?? Progress()
         if known.cursor != nil || known.isBroken { return known }
         if cursors >= Self.cursorsMax {
@@ -291,7 +304,7 @@ private struct Verifier {
             if done.contains(row.number) { (known.next, known.tree) = (row.seq + 1, row.tree) }
         }
         if known.cursor == nil {
-            note("log \(log): its row or its secret cannot be read", &report)
+            report.add("log \(log): its row or its secret cannot be read")
             known.isBroken = true
         }
         logs[log] = known
@@ -299,12 +312,12 @@ private struct Verifier {
     }
 
     /// Compares a log with its row as soon as all is seen that the row tells of, and then forgets it: most logs of a large store have ended.
-    private mutating func finish(_ log: LogID, _ known: Progress, _ report: inout VerifyReport, _ note: (String, inout VerifyReport) -> Void) {
+    private mutating func finish(_ log: LogID, _ known: Progress, _ report: inout VerifyReport) {
         guard !known.isBroken, known.next == known.rowSeq + 1, let number = known.number, let row = row(of: log), row.seq == known.rowSeq else { return }
         guard number < BitSet.countMax, !done.contains(number) else { return }
         if row.tree != known.tree {
             report.contradicted.insert(log)
-            note("I6: log \(log): the events up to seq \(row.seq) do not give its head", &report)
+            report.add("I6: log \(log): the events up to seq \(row.seq) do not give its head")
             known.isBroken = true
             return
         }
