@@ -279,6 +279,48 @@ import Testing
         }
     }
 
+    @Test("what filled a gap and was lost with a journal's last frames comes again, though the gap was done with and an old cursor stands", arguments: [false, true])
+    func lostAgain(_ isRow: Bool) async throws {
+        try await withWorld { world in
+            let (chats, device, _) = try await talked(in: world)
+            let path = device.store.log.path
+            try device.close()
+            if isRow { _ = try EventStore.damageRecord(at: path, .row, number: 1) } else { _ = try EventStore.damageRun(at: path, number: 1) }
+            _ = try Replica.salvage(at: path)
+            var shorter = 0
+            for count in 1...9 {
+                let copy = "\(world.directory)/copy-\(count)", killed = "\(world.directory)/killed-\(count)"
+                try FileManager.default.copyItem(atPath: path, toPath: copy)
+                let broken = try world.open(copy, ada, flushes: false)
+                let frames = Monitor(0)
+                let line = Between(world.hub, broken) { frame in
+                    frames.withLock {
+                        $0 += 1
+                        return $0 <= count ? frame : nil
+                    }
+                }
+                try await eventually { frames.withLock { $0 > count } || line.isSettled || line.hasEnded }
+                line.lose()
+                try await eventually { line.hasEnded }
+                try FileManager.default.copyItem(atPath: copy, toPath: killed)
+                let lengths = try chats.map { try broken.store.log.lastSeq(of: .conversation($0)) }
+                try broken.close()
+                for name in try FileManager.default.contentsOfDirectory(atPath: killed) where name.hasPrefix("journal.") {
+                    let journal = killed + "/" + name
+                    if let last = try Data(contentsOf: URL(fileURLWithPath: journal)).lastIndex(where: { $0 != 0 }), last > 4096 { try flip(journal, at: UInt64(last - 8)) }
+                }
+                let damaged = try world.open(killed, ada)
+                if try chats.map({ try damaged.store.log.lastSeq(of: .conversation($0)) }) != lengths { shorter += 1 }
+                let healed = try await world.heal(damaged)
+                #expect(healed.isWhole)
+                for chat in chats {
+                    #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)), "cut behind \(count)")
+                }
+            }
+            #expect(shorter > 0)
+        }
+    }
+
     @Test("what a damaged replica has of a hub's lost days is offered again, and kept, though it cannot be opened or its rows are gone", arguments: [0, 1, 2])
     func damagedBesideARestoredHub(_ damage: Int) async throws {
         try await withWorld { world in

@@ -34,4 +34,28 @@ import Testing
             peer.end()
         }
     }
+
+    @Test("what a conversation made twice waits for does not wait for it: its second making, sent in another life, bears nothing that was written before")
+    func madeTwice() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try world.backUpHub()
+            var device = try await world.heal(world.device(ada))
+            func reply(_ text: String, to other: MessageID?, _ id: MessageID) throws {
+                try device.append(Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: text, replyTo: other))))
+            }
+            let (one, two) = (MessageID.random(), MessageID.random())
+            try reply("one", to: nil, one)
+            try reply("two", to: one, two)
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            // The hub loses both; what is sent now has no answer.
+            try world.restoreHub()
+            try reply("three", to: two, MessageID.random())
+            try device.append(Event(conversation: chat, author: ada, content: .conversationCreated(kind: .group, title: "again", participants: [bob])))
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true])
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["one", "two", "three"])
+        }
+    }
 }

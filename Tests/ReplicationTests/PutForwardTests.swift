@@ -125,6 +125,41 @@ import Testing
         }
     }
 
+    @Test("what was edited in between is not taken for what was erased there: it fails, however often it is tried again", arguments: [false, true])
+    func edited(_ isErasedFirst: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            let base = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: base))
+            var device = try await world.heal(world.device(ada))
+            let first = Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "two", replyTo: base)))
+            try device.append(first)
+            device = try await world.heal(device)
+            if isErasedFirst { try world.hubStore.log.erase(log: .conversation(chat), seq: 3) }
+            try keep(world, as: "new")
+            try put(world, "old")
+            // What it replies to is lost: it fails, and is written anew.
+            device = try await world.heal(device)
+            let entry = try #require(device.outbox.first)
+            #expect(entry.isFailed && entry.event == first)
+            try device.edit(entry.id, text: "three")
+            try put(world, "new")
+            if !isErasedFirst { try world.hubStore.log.erase(log: .conversation(chat), seq: 3) }
+            for _ in 0..<2 {
+                device = try await world.heal(device)
+                #expect(device.outbox.map(\.isFailed) == [true])
+                let edited = Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "three", replyTo: base)))
+                #expect(device.outbox.map(\.event) == [edited])
+                try device.retry()
+                device = try await world.heal(device)
+                let isConflict = if case .failed("message_conflict", _)? = device.outbox.first?.state { true } else { false }
+                #expect(isConflict)
+            }
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 3)
+        }
+    }
+
     @Test("what failed in between leaves the outbox: tried again, it would be recorded twice") func failed() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()

@@ -4,25 +4,33 @@ internal import EventLog
 /// go in the same flight, and the hub refuses them with what they rest on: decided by themselves they would speak of whatever else has that id.
 struct Bases {
     private struct Base {
+        var id: UInt64
         var replica: ReplicaID
         var counter: UInt64
 
         init(_ entry: OutboxEntry) {
+            id = entry.id
             replica = entry.origin.replica
             counter = entry.origin.counter
         }
     }
 
     private struct Known {
-        var creation: Base?
-        var streams: [MessageID: Base] = [:]
+        var creations: [Base] = []
+        var streams: [MessageID: [Base]] = [:]
 
         mutating func add(_ entry: OutboxEntry) {
             switch entry.event.content {
-            case .conversationCreated: creation = Base(entry)
-            case .messageSent(let message) where message.isStreaming: streams[message.id] = Base(entry)
-            default: if let stream = entry.continuedStream { streams[stream] = Base(entry) }
+            case .conversationCreated: creations.append(Base(entry))
+            case .messageSent(let message) where message.isStreaming: streams[message.id, default: []].append(Base(entry))
+            default: if let stream = entry.continuedStream { streams[stream, default: []].append(Base(entry)) }
             }
+        }
+
+        /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice.
+        func base(under entry: OutboxEntry) -> Base? {
+            let stream = entry.continuedStream.flatMap { streams[$0]?.last { $0.id < entry.id } }
+            return stream ?? creations.last { $0.id < entry.id }
         }
     }
 
@@ -41,7 +49,7 @@ struct Bases {
             }
             known[id] = new
         }
-        guard let base = entry.continuedStream.flatMap({ known[id]!.streams[$0] }) ?? known[id]!.creation else { return 0 }
+        guard let base = known[id]!.base(under: entry) else { return 0 }
         return base.replica == replica ? base.counter : nil
     }
 

@@ -4,6 +4,8 @@ internal import EventLog
 enum Standing {
     /// It stands there: the entry leaves. It may stand there as this event of another origin.
     case held(as: RecordedEvent? = nil)
+    /// What stands there was erased, and may have said something else: the entry fails.
+    case erased
     /// What stands there has not come, or cannot be compared yet.
     case awaited
     /// It does not come: the scope leaves it out, or it lies in a hole.
@@ -39,10 +41,18 @@ extension Outbox {
                 changed.append(entry)
                 continue
             }
+            entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
+            let standing = try standing(entry)
+            if case .erased = standing {
+                entry.fail(OutboxEntry.isOfErased)
+                result.failed += 1
+                changed.append(entry)
+                continue
+            }
             if !entry.isCounted { acceptedCount += 1 }
             entry.isCounted = true
-            entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
-            switch try standing(entry) {
+            switch standing {
+            case .erased: break
             case .held(let event):
                 gone.append(entry)
                 if let event, entry.isUnderOtherID(event) { own.append(event) }
@@ -180,9 +190,13 @@ extension Outbox {
         _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], failed: [OutboxEntry] = [], own known: [RecordedEvent] = [],
         _ standing: (OutboxEntry) throws -> Standing
     ) throws -> Set<ConversationID> {
-        var gone = others, kept = failed, own = known
+        var gone = others, failed = failed, kept: [OutboxEntry] = [], own = known
         for var entry in accepted {
             switch try standing(entry) {
+            case .erased:
+                if entry.isCounted { acceptedCount -= 1 }
+                entry.fail(OutboxEntry.isOfErased)
+                failed.append(entry)
             case .held(let event):
                 gone.append(entry)
                 if let event, entry.isUnderOtherID(event) { own.append(event) }
@@ -192,6 +206,7 @@ extension Outbox {
             case .awaited, .elsewhere: break
             }
         }
+        kept += failed
         if gone.isEmpty, kept.isEmpty { return [] }
         try side.write { transaction in
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
@@ -239,6 +254,23 @@ extension OutboxEntry {
     /// What has failed as what stands there was erased, and may be this.
     static let isErasedPerhaps = State.failed(
         code: RefusalCode.originConflict.rawValue, detail: "it may be what was erased there: retry to write it anew, or discard it")
+
+    /// What has failed as its message was erased at the hub, and may have had another text.
+    static let isOfErased = State.failed(
+        code: RefusalCode.messageConflict.rawValue, detail: "what stands there under its id was erased, and may have said something else")
+
+    /// Whether what stands there as this message was erased, and was written at another time.
+    func isEdited(since recorded: RecordedEvent) -> Bool {
+        guard recorded.isErased, case .messageSent(let message) = event.content, case .messageSent(let other) = recorded.event.content else { return false }
+        return message.id == other.id && recorded.origin.hlc != origin.hlc
+    }
+
+    /// It has failed, whatever the hub said of it.
+    fileprivate mutating func fail(_ state: State) {
+        self.state = state
+        accepted = nil
+        (isCounted, isElsewhere) = (false, false)
+    }
 
     /// Whether an event that is held is what an honest hub means that says it has recorded this one there.
     ///

@@ -133,8 +133,12 @@ final class Outbox {
     }
 
     /// Changes the text of a message that was not sent yet.
-    func edit(_ id: UInt64, text: String) throws -> Set<ConversationID> {
+    ///
+    /// - Parameter hlc: the clock behind what the entry had. A hub may know the entry as it was, and have erased it: by their clocks alone the two are told
+    ///   apart then.
+    func edit(_ id: UInt64, text: String, hlc: (HLC) -> HLC) throws -> Set<ConversationID> {
         guard var entry = table[id], entry.state != .sent else { throw Self.isSent(id) }
+        entry.origin.hlc = hlc(entry.origin.hlc)
         switch entry.event.content {
         case .messageSent(var message):
             message.text = text

@@ -10,6 +10,9 @@ struct DamagedLogs {
     /// Logs that have come to their old heads since the last cursor, with the sizes of those: the cursor that vouched for them does so still, though their
     /// events lie behind its place.
     private(set) var healed: [LogID: Seq] = [:]
+    /// All logs whose gaps were filled since the last cursor, with the sizes that they came to. The cursor vouches for that much of them, which its place does
+    /// not tell: a journal's end that is lost behind it may be theirs.
+    private var filled: [LogID: Seq] = [:]
     /// Of these the hub was asked for its head, and keeping what it sends compares that with what is held.
     private var comparing: Set<LogID> = []
     /// How far each log went when the hub was asked for what follows: it is asked once, or frames that fill nothing would be answered by ever more.
@@ -25,10 +28,14 @@ struct DamagedLogs {
         self.side = side
         if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.damaged) }) { heads = try Self.decode(bytes) }
         if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.healed) }) { healed = try ReplicaState.rewind(bytes) }
+        if let bytes = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.filled) }) { filled = try ReplicaState.rewind(bytes) }
     }
 
     /// A newer cursor vouches for them, or none for anything; the disk follows with what is written of that.
-    mutating func forgetHealed() { healed = [:] }
+    mutating func forgetHealed() { (healed, filled) = ([:], [:]) }
+
+    /// Whether a log had come to its old size since the last cursor, and is shorter now.
+    func hasLostAgain(in store: EventStore) throws -> Bool { try filled.contains { try heads[$0] == nil && store.lastSeq(of: $0) < $1 } }
 
     var isEmpty: Bool { heads.isEmpty }
 
@@ -157,6 +164,7 @@ struct DamagedLogs {
         guard head.root == Self.unknownRoot else { return nil }
         // Its last event comes with the hub's head there.
         if comparing.insert(log).inserted { return Fetch(log: log, from: head.size, through: head.size) }
+        filled[log] = head.size
         try end(log)
         return nil
     }
@@ -226,6 +234,7 @@ struct DamagedLogs {
             secrets = [:]
         }
         healed[log] = head.size
+        filled[log] = head.size
         try end(log, aside)
         return true
     }
@@ -284,7 +293,7 @@ struct DamagedLogs {
     private mutating func end(_ log: LogID, _ aside: [RecordedEvent] = []) throws {
         heads[log] = nil
         reached[log] = nil
-        let (left, healed) = (heads, healed)
+        let (left, kept) = (heads, self)
         try side.write { transaction in
             var old: [[UInt8]] = []
             try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
@@ -295,8 +304,14 @@ struct DamagedLogs {
             for key in old { try transaction.delete(SyncTables.ahead, key) }
             try Lost.delete(aside, in: SyncTables.suspects, &transaction)
             try Self.save(left, &transaction)
-            if !healed.isEmpty { try transaction.put(SyncTables.state, ReplicaState.Key.healed, ReplicaState.encode(healed)) }
+            try kept.keepHealed(&transaction)
         }
+    }
+
+    /// Writes what the cursor vouches for beside its place.
+    func keepHealed(_ transaction: inout SideStore.Writing) throws {
+        if !healed.isEmpty { try transaction.put(SyncTables.state, ReplicaState.Key.healed, ReplicaState.encode(healed)) }
+        if !filled.isEmpty { try transaction.put(SyncTables.state, ReplicaState.Key.filled, ReplicaState.encode(filled)) }
     }
 
     /// So many bytes of waiting events, and one event more, are in memory at once.

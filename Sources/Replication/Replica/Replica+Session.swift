@@ -266,7 +266,7 @@ extension Replica {
             throw ReplicaError(
                 .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
         }
-        return .held(as: held)
+        return entry.isEdited(since: held) ? .erased : .held(as: held)
     }
 
     /// The same of one that was recorded before what is held. Where that is not for this user it never comes: the hub has to be believed, and the event is

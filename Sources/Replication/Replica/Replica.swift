@@ -179,11 +179,15 @@ public final class Replica: Sendable {
 
     private static func state(_ facts: Facts, _ outbox: Outbox, _ side: SideStore, _ log: EventStore) throws -> State {
         // A journal's last frame that is damaged looks like one that was never finished: what the cursor vouches for is not there any more.
-        let isShort = log.lastPosition < facts.place
-        if isShort { try side.write { try ReplicaState.forgetCursor(&$0) } }
+        var damaged = try DamagedLogs(side)
+        let isShort = try log.lastPosition < facts.place || damaged.hasLostAgain(in: log)
+        if isShort {
+            try side.write { try ReplicaState.forgetCursor(&$0) }
+            damaged.forgetHealed()
+        }
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         return State(
-            outbox: outbox, previews: try Previews(side), damaged: try DamagedLogs(side), lost: try LostEvents(side), cursor: cursor,
+            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), cursor: cursor,
             part: try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }, place: facts.place)
     }
 
@@ -259,9 +263,9 @@ public final class Replica: Sendable {
         try state.withLock { state in
             try check(events, beside: state.outbox)
             var made: [(event: Event, hlc: HLC)] = []
-            var hlc = max(state.lastHLC, store.log.clock)
+            var hlc = state.lastHLC
             for event in events {
-                hlc = hlc.next(wallMilliseconds: options.execution.now().wallMilliseconds)
+                hlc = nextHLC(after: hlc)
                 made.append((event, hlc))
             }
             let entries = try state.outbox.add(made)
@@ -320,7 +324,17 @@ public final class Replica: Sendable {
     public func discard(_ ids: Set<UInt64>? = nil) throws -> Int { try change { try $0.discard(ids) } }
 
     /// Changes the text of a message or an edit that was not sent yet, or that failed.
-    public func edit(_ id: UInt64, text: String) throws { _ = try change { (1, try $0.edit(id, text: text)) } }
+    ///
+    /// It is another event from then on, of this time.
+    public func edit(_ id: UInt64, text: String) throws {
+        try state.withLock { state in
+            let touched = try state.outbox.edit(id, text: text) { nextHLC(after: max($0, state.lastHLC)) }
+            state.lastHLC = max(state.lastHLC, state.outbox.table[id]?.origin.hlc ?? state.lastHLC)
+            show(state.outbox, touched)
+        }
+    }
+
+    private func nextHLC(after last: HLC) -> HLC { max(last, store.log.clock).next(wallMilliseconds: options.execution.now().wallMilliseconds) }
 
     private func change(_ body: (Outbox) throws -> (count: Int, touched: Set<ConversationID>)) throws -> Int {
         try state.withLock { state in
@@ -371,6 +385,8 @@ public final class Replica: Sendable {
             try? side.write { transaction in
                 if state.previews.areVouched { try transaction.delete(SyncTables.state, ReplicaState.Key.unvouched) }
                 try ReplicaState.forgetCursor(&transaction)
+                // What has come since this cursor did.
+                try state.damaged.keepHealed(&transaction)
                 if let cursor = state.cursor {
                     try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }

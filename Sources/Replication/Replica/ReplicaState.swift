@@ -43,6 +43,8 @@ enum ReplicaState {
         static let damaged = Array("damaged".utf8)
         /// Logs that have come to the heads that they had before the damage, and for which the cursor vouches so far: coded as those to be cut back.
         static let healed = Array("healed".utf8)
+        /// All logs whose gaps were filled since the cursor, also those whose old heads were not known: coded as those.
+        static let filled = Array("filled".utf8)
         /// What a hub did that it must not: for people and for whoever judges.
         static let evidence = Array("evidence".utf8)
     }
@@ -97,6 +99,7 @@ enum ReplicaState {
         try transaction.delete(SyncTables.state, Key.cursor)
         try transaction.delete(SyncTables.state, Key.progress)
         try transaction.delete(SyncTables.state, Key.healed)
+        try transaction.delete(SyncTables.state, Key.filled)
     }
 
     static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {
