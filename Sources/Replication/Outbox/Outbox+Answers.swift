@@ -10,6 +10,8 @@ enum Standing {
     case awaited
     /// It does not come: the scope leaves it out, or it lies in a hole.
     case elsewhere
+
+    fileprivate var isErased: Bool { if case .erased = self { true } else { false } }
 }
 
 extension Outbox {
@@ -43,16 +45,12 @@ extension Outbox {
             }
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             let standing = try standing(entry)
-            if case .erased = standing {
+            if !standing.isErased { count(&entry) }
+            switch standing {
+            case .erased:
                 entry.fail(OutboxEntry.isOfErased)
                 result.failed += 1
                 changed.append(entry)
-                continue
-            }
-            if !entry.isCounted { acceptedCount += 1 }
-            entry.isCounted = true
-            switch standing {
-            case .erased: break
             case .held(let event):
                 gone.append(entry)
                 if let event, entry.isUnderOtherID(event) { own.append(event) }
@@ -104,6 +102,12 @@ extension Outbox {
         for entry in gone { table.remove(entry.id) }
         settleWaiting(result.touched)
         return result
+    }
+
+    /// The hub has it: told once.
+    private func count(_ entry: inout OutboxEntry) {
+        if !entry.isCounted { acceptedCount += 1 }
+        entry.isCounted = true
     }
 
     /// Entries that must get counters of another id: those whose counters turned out to be other events', and what went with them and rests on them.
@@ -194,7 +198,7 @@ extension Outbox {
         for var entry in accepted {
             switch try standing(entry) {
             case .erased:
-                if entry.isCounted { acceptedCount -= 1 }
+                if entry.isCounted { acceptedCount = max(0, acceptedCount - 1) }
                 entry.fail(OutboxEntry.isOfErased)
                 failed.append(entry)
             case .held(let event):

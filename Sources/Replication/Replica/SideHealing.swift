@@ -29,7 +29,8 @@ struct SideHealing {
         settleIdentity(user, options)
         try settlePreviews()
         // It vouches for what is missing now: so all is compared with what the hub has.
-        for key in [ReplicaState.Key.cursor, ReplicaState.Key.progress, ReplicaState.Key.place, ReplicaState.Key.healed, ReplicaState.Key.filled] { set(key, nil) }
+        typealias Key = ReplicaState.Key
+        for key in [Key.cursor, Key.progress, Key.place, Key.healed, Key.filled] { set(key, nil) }
     }
 
     func write(to side: SideStore) throws {
