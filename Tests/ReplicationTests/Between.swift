@@ -34,6 +34,8 @@ final class Between: Sendable {
         }
     }
 
+    func fill(_ log: LogID) { ends.withLock { $0.replica }?.fill(log) }
+
     var isSettled: Bool { events.withLock { $0.contains { if case .settled = $0 { true } else { false } } } }
     var hasEnded: Bool {
         events.withLock {

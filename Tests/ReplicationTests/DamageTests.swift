@@ -322,6 +322,40 @@ import Testing
         }
     }
 
+    @Test("a newest part that went into its log, and was lost there with a journal's end, comes again")
+    func lostPart() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<20 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
+            let device = try world.open(world.directory + "/parts", ada, flushes: false), scope = Scope.newest(conversations: 1, messages: 3)
+            let first = world.follow(device, scope: scope)
+            try await eventually { first.isSettled }
+            first.connection.end()
+            try await eventually { first.end != nil }
+            try #require(try device.store.log.lastSeq(of: .conversation(chat)) == 0)
+            // All that fills it comes, and no cursor behind it.
+            let isFilling = Monitor(false)
+            let line = Between(world.hub, device, scope) { frame in
+                if case .caughtUp = frame, isFilling.withLock({ $0 }) { return nil }
+                return frame
+            }
+            try await eventually { line.isSettled }
+            isFilling.withLock { $0 = true }
+            line.fill(.conversation(chat))
+            try await eventually { device.holes.isEmpty }
+            line.lose()
+            try await eventually { line.hasEnded }
+            let killed = world.directory + "/killed", journal = killed + "/journal.0"
+            try FileManager.default.copyItem(atPath: device.store.log.path, toPath: killed)
+            let last = try #require(try Data(contentsOf: URL(fileURLWithPath: journal)).lastIndex { $0 != 0 })
+            try flip(journal, at: UInt64(last - 8))
+            let damaged = try world.open(killed, ada)
+            try #require(try damaged.store.log.lastSeq(of: .conversation(chat)) < 21)
+            let healed = try await world.heal(damaged, scope: scope)
+            #expect(try healed.store.timeline(of: chat, .newest, limit: 3)?.messages.map(\.text) == (17..<20).map { "message \($0)" })
+        }
+    }
+
     @Test("what a damaged replica has of a hub's lost days is offered again, and kept, though it cannot be opened or its rows are gone", arguments: [0, 1, 2])
     func damagedBesideARestoredHub(_ damage: Int) async throws {
         try await withWorld { world in

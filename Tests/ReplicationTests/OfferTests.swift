@@ -58,4 +58,33 @@ import Testing
             #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["one", "two", "three"])
         }
     }
+
+    @Test("what was sent in a conversation that a hub lost waits for the offer of that, though it was made once more since: another's of the id gets none of it")
+    func anothersOfTheID() async throws {
+        try await withWorld { world in
+            try world.backUpHub()
+            var device = try await world.heal(world.device(ada))
+            let own = ConversationID.random()
+            func create(_ title: String) -> Event {
+                Event(conversation: own, author: ada, content: .conversationCreated(kind: .group, title: title, participants: [bob]))
+            }
+            try device.append([create("mine"), message("one", in: own, by: ada)])
+            device = try await world.heal(device)
+            try world.restoreHub()
+            let theirs = Event(conversation: own, author: bob, content: .conversationCreated(kind: .group, title: "theirs", participants: [ada]))
+            try await world.hubStore.append([Submission(theirs)])
+            try device.append(message("two", in: own, by: ada))
+            let session = world.follow(device)
+            try await eventually { session.end != nil }
+            let mustReopen = if case .mustReopen? = session.end { true } else { false }
+            try #require(mustReopen)
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+            try device.append(create("once more"))
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true, true, true, false] && device.outbox.last?.isWaiting == true)
+            #expect(try world.hubStore.timeline(of: own)?.messages.isEmpty == true)
+        }
+    }
 }

@@ -48,6 +48,55 @@ import Testing
         }
     }
 
+    @Test("an edited entry is another event, of the time of its edit; with the text that it had it stays the same")
+    func clockOfAnEdit() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(ada), path = device.store.log.path
+            try await world.sync(device)
+            try device.close()
+            var options = ReplicaOptions()
+            options.execution.now = { Instant(wallMilliseconds: 4_000_000_000_000, monotonicMilliseconds: 0) }
+            let ahead = try Replica.open(at: path, user: ada, options: options)
+            let old = try ahead.append(message("one", in: chat, by: ada))
+            try ahead.close()
+            // The clock was set right meanwhile.
+            let offline = try world.open(path, ada)
+            try offline.edit(old.id, text: "one")
+            #expect(offline.outbox == [old])
+            try offline.edit(old.id, text: "two")
+            let new = try #require(offline.outbox.first)
+            #expect(new.origin.hlc < old.origin.hlc && new.origin.replica == old.origin.replica)
+            #expect(try offline.append(message("three", in: chat, by: ada)).origin.hlc < old.origin.hlc)
+            try offline.close()
+            let again = try world.open(path, ada)
+            #expect(again.outbox.first == new)
+            try await world.sync(again)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text) == ["two", "three"])
+        }
+    }
+
+    @Test("a conversation's second making that failed holds back nothing that was written before it, and takes nothing of that with it")
+    func failedSecondMaking() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), taken = MessageID.random()
+            _ = try await world.hubStore.append(message("bob's", in: chat, by: bob, id: taken))
+            let device = try world.device(ada)
+            try device.append([
+                message("mine", in: chat, by: ada, id: taken),
+                Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: .random(), role: .user, text: "reply", replyTo: taken))),
+                Event(conversation: chat, author: ada, content: .conversationCreated(kind: .group, title: "again", participants: [])),
+            ])
+            try await world.sync(device)
+            #expect(device.outbox.map(\.isFailed) == [true, false, true])
+            #expect(device.outbox.map(\.isWaiting) == [false, true, false])
+            try device.discard([device.outbox[2].id])
+            #expect(device.outbox.map(\.isFailed) == [true, false])
+            try device.discard([device.outbox[0].id])
+            #expect(device.outbox.map(\.isFailed) == [true])
+        }
+    }
+
     @Test("repeats of what is held leave the outbox", arguments: [1, 2])
     func repeats(_ devices: Int) async throws {
         try await withWorld { world in

@@ -158,9 +158,7 @@ enum Acceptance {
     /// Whether a message was sent before with just this content. An erased text can no longer tell; its sender's word is taken.
     private static func repeats(_ message: Event.Message, by author: UserID, _ recorded: RecordedEvent) -> Bool {
         guard case .messageSent(let old) = recorded.event.content, recorded.event.author == author else { return false }
-        if recorded.isErased { return true }
-        return old.role == message.role && equalBytes(old.text, message.text) && old.isStreaming == message.isStreaming && old.replyTo == message.replyTo
-            && equalBytes(old.parts, message.parts)
+        return recorded.isErased || message.repeats(old)
     }
 
     /// The seq of a chunk that was recorded before: rare, so it is looked for.
@@ -173,6 +171,13 @@ enum Acceptance {
             seq += 1
         }
         return message.seq
+    }
+}
+
+extension Event.Message {
+    /// Whether it says just what another of its id did, as far as a hub compares them.
+    package func repeats(_ old: Self) -> Bool {
+        old.role == role && equalBytes(old.text, text) && old.isStreaming == isStreaming && old.replyTo == replyTo && equalBytes(old.parts, parts)
     }
 }
 

@@ -8,8 +8,13 @@ struct Offers {
     }
 
     private struct Known {
-        var creation: OutboxEntry?
-        var messages: [MessageID: OutboxEntry] = [:]
+        /// In the order made: what is made twice bears what was written behind it.
+        var creations: [OutboxEntry] = []
+        var messages: [MessageID: [OutboxEntry]] = [:]
+
+        func bases(of entry: OutboxEntry) -> [OutboxEntry] {
+            ([creations] + entry.neededMessages.map { messages[$0] ?? [] }).compactMap { made in made.last { $0.id < entry.id } }
+        }
     }
 
     private let identity: ReplicaIdentity
@@ -39,14 +44,14 @@ struct Offers {
             var new = Known()
             for other in table[id] where other.origin.replica == identity.replica && other.accepted == nil {
                 switch other.event.content {
-                case .conversationCreated: new.creation = other
-                case .messageSent(let message): new.messages[message.id] = other
+                case .conversationCreated: new.creations.append(other)
+                case .messageSent(let message): new.messages[message.id, default: []].append(other)
                 default: break
                 }
             }
             known[id] = new
         }
-        let bases = ([known[id]!.creation] + entry.neededMessages.map { known[id]!.messages[$0] }).compactMap(\.self).filter { $0.id < entry.id }
+        let bases = known[id]!.bases(of: entry)
         if bases.contains(where: { $0.isFailed || $0.isWaiting }) { return .refused }
         return bases.isEmpty ? .answered : .awaited
     }

@@ -4,7 +4,7 @@ internal import EventLog
 enum Standing {
     /// It stands there: the entry leaves. It may stand there as this event of another origin.
     case held(as: RecordedEvent? = nil)
-    /// What stands there was erased, and may have said something else: the entry fails.
+    /// What stands there was erased, and said something else or may have: the entry fails.
     case erased
     /// What stands there has not come, or cannot be compared yet.
     case awaited
@@ -106,7 +106,7 @@ extension Outbox {
 
     /// The hub has it: told once.
     private func count(_ entry: inout OutboxEntry) {
-        if !entry.isCounted { acceptedCount += 1 }
+        if !entry.isCounted { settled.accepted += 1 }
         entry.isCounted = true
     }
 
@@ -137,7 +137,7 @@ extension Outbox {
                 gone.append(entry)
             }
         }
-        acceptedCount += gone.count { !$0.isCounted }
+        settled.accepted += gone.count { !$0.isCounted }
         let known = Set(gone.map(\.id))
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
     }
@@ -180,7 +180,7 @@ extension Outbox {
                 failed.append(entry)
             }
         }
-        acceptedCount += gone.count { !$0.isCounted }
+        settled.accepted += gone.count { !$0.isCounted }
         return try settle([], but: gone, failed: failed, own: found) { _ in .awaited }
     }
 
@@ -198,7 +198,7 @@ extension Outbox {
         for var entry in accepted {
             switch try standing(entry) {
             case .erased:
-                if entry.isCounted { acceptedCount = max(0, acceptedCount - 1) }
+                if entry.isCounted { settled.accepted = max(0, settled.accepted - 1) }
                 entry.fail(OutboxEntry.isOfErased)
                 failed.append(entry)
             case .held(let event):
@@ -211,6 +211,7 @@ extension Outbox {
             }
         }
         kept += failed
+        settled.failed += failed.count
         if gone.isEmpty, kept.isEmpty { return [] }
         try side.write { transaction in
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
@@ -261,12 +262,13 @@ extension OutboxEntry {
 
     /// What has failed as its message was erased at the hub, and may have had another text.
     static let isOfErased = State.failed(
-        code: RefusalCode.messageConflict.rawValue, detail: "what stands there under its id was erased, and may have said something else")
+        code: RefusalCode.messageConflict.rawValue, detail: "what stands there under its id was erased, and was not or may not have been this")
 
-    /// Whether what stands there as this message was erased, and was written at another time.
+    /// Whether what stands there as this message says something else, or was erased here and was written at another time. The hub has erased it: it takes
+    /// its sender's word then, and the body may be here still.
     func isEdited(since recorded: RecordedEvent) -> Bool {
-        guard recorded.isErased, case .messageSent(let message) = event.content, case .messageSent(let other) = recorded.event.content else { return false }
-        return message.id == other.id && recorded.origin.hlc != origin.hlc
+        guard case .messageSent(let message) = event.content, case .messageSent(let other) = recorded.event.content, message.id == other.id else { return false }
+        return recorded.isErased ? recorded.origin.hlc != origin.hlc : !message.repeats(other)
     }
 
     /// It has failed, whatever the hub said of it.

@@ -13,8 +13,8 @@ final class Outbox {
     /// Of these, what waits for an answer to what a hub lost and is offered anew.
     private var delayed: [UInt64] = []
     var identity: ReplicaIdentity
-    /// Entries that became the hub's and were not told of yet.
-    var acceptedCount = 0
+    /// Entries that became the hub's, or failed otherwise than by its answer, and were not told of yet.
+    var settled = (accepted: 0, failed: 0)
 
     /// In the order made.
     var entries: [OutboxEntry] { table.all }
@@ -134,11 +134,11 @@ final class Outbox {
 
     /// Changes the text of a message that was not sent yet.
     ///
-    /// - Parameter hlc: the clock behind what the entry had. A hub may know the entry as it was, and have erased it: by their clocks alone the two are told
+    /// - Parameter hlc: a clock other than what the entry had. A hub may know the entry as it was, and have erased it: by their clocks alone the two are told
     ///   apart then.
     func edit(_ id: UInt64, text: String, hlc: (HLC) -> HLC) throws -> Set<ConversationID> {
         guard var entry = table[id], entry.state != .sent else { throw Self.isSent(id) }
-        entry.origin.hlc = hlc(entry.origin.hlc)
+        let old = entry.event
         switch entry.event.content {
         case .messageSent(var message):
             message.text = text
@@ -146,6 +146,8 @@ final class Outbox {
         case .messageEdited(let message, _): entry.event.content = .messageEdited(message: message, text: text)
         default: throw EventLogError(.invalidArgument, "entry \(id) of the outbox has no text")
         }
+        if entry.event == old { return [] }
+        entry.origin.hlc = hlc(entry.origin.hlc)
         try replace([entry])
         return [entry.event.conversation]
     }
@@ -199,9 +201,9 @@ final class Outbox {
 
     // Sending.
 
-    func takeAcceptedCount() -> Int {
-        defer { acceptedCount = 0 }
-        return acceptedCount
+    func takeSettled() -> (accepted: Int, failed: Int) {
+        defer { settled = (0, 0) }
+        return settled
     }
 
     /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
@@ -326,22 +328,25 @@ final class Outbox {
     }
 }
 
-/// What others of the same conversation may need and do not have.
+/// What others of the same conversation, made behind it, may need and do not have.
 private struct Needed {
-    private var messages: Set<MessageID> = []
-    private var isCreation = false
+    /// Each with its first entry.
+    private var messages: [MessageID: UInt64] = [:]
+    private var creation: UInt64?
 
     init(_ entries: [OutboxEntry]) { for entry in entries { add(entry) } }
 
     mutating func add(_ entry: OutboxEntry) {
         switch entry.event.content {
-        case .conversationCreated: isCreation = true
-        case .messageSent(let message): messages.insert(message.id)
+        case .conversationCreated: creation = min(creation ?? .max, entry.id)
+        case .messageSent(let message): messages[message.id] = min(messages[message.id] ?? .max, entry.id)
         default: break
         }
     }
 
-    func holdsBack(_ entry: OutboxEntry) -> Bool { isCreation || entry.neededMessages.contains { messages.contains($0) } }
+    func holdsBack(_ entry: OutboxEntry) -> Bool {
+        creation.map { $0 < entry.id } ?? false || entry.neededMessages.contains { messages[$0].map { $0 < entry.id } ?? false }
+    }
 }
 
 extension Event {

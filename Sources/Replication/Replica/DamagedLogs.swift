@@ -34,6 +34,11 @@ struct DamagedLogs {
     /// A newer cursor vouches for them, or none for anything; the disk follows with what is written of that.
     mutating func forgetHealed() { (healed, filled) = ([:], [:]) }
 
+    var hasHealed: Bool { !filled.isEmpty }
+
+    /// A newest part went into its log, which has come to it: what the part held lies behind the cursor's place now.
+    mutating func fill(_ log: LogID, through seq: Seq) { filled[log] = seq }
+
     /// Whether a log had come to its old size since the last cursor, and is shorter now.
     func hasLostAgain(in store: EventStore) throws -> Bool { try filled.contains { try heads[$0] == nil && store.lastSeq(of: $0) < $1 } }
 

@@ -285,12 +285,14 @@ struct Previews {
     }
 
     /// The log holds all that the preview does.
-    mutating func drop(_ log: LogID, in store: ConversationStore) throws {
+    /// - Parameter write: what is to be written with that.
+    mutating func drop(_ log: LogID, in store: ConversationStore, write: (inout SideStore.Writing) throws -> Void = { _ in }) throws {
         guard case .conversation(let id) = log, let part = parts.removeValue(forKey: id) else { return }
         fresh[id] = nil
         try side.write { transaction in
             try transaction.delete(SyncTables.previews, Self.key(id, 0))
             for event in part.events { try transaction.delete(SyncTables.previews, Self.key(id, event.seq)) }
+            try write(&transaction)
         }
         store.setPreview(nil, of: id)
     }

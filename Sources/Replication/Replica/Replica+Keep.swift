@@ -141,7 +141,11 @@ extension Replica {
                     _ = try store.log.adoptBlocking(rest, secrets: [:])
                     try confirmed(rest, &state)
                 }
-                if try state.previews.isReached(log, heldSeq: store.log.lastSeq(of: log)) { try state.previews.drop(log, in: store) }
+                let last = try store.log.lastSeq(of: log)
+                guard state.previews.isReached(log, heldSeq: last) else { continue }
+                if state.cursor != nil || state.part != nil { state.damaged.fill(log, through: last) }
+                let damaged = state.damaged
+                try state.previews.drop(log, in: store) { try damaged.keepHealed(&$0) }
             }
         }
     }

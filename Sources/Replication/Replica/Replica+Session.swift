@@ -201,6 +201,9 @@ extension Replica {
     /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
     func caughtUp(_ cursor: Cursor, place: Position) throws -> Bool {
         store.log.endAdopting()
+        var hadHealed = false
+        // The disk's cursor counts on what is forgotten with it.
+        defer { if hadHealed { saveCursor() } }
         return try state.withLock { state in
             let mustReopen = try endComparing(&state)
             // The cursor stays where only a hole was filled: it vouches for that too.
@@ -208,6 +211,7 @@ extension Replica {
             state.cursor = cursor
             state.part = nil
             state.place = place
+            hadHealed = state.damaged.hasHealed
             state.damaged.forgetHealed()
             state.previews.vouched()
             state.isCursorSaved = false
@@ -225,7 +229,9 @@ extension Replica {
     }
 
     /// So many of the replica's own events became the hub's since this was asked last, whether an answer told it or the events themselves: each once.
-    func takeAcceptedCount() -> Int { state.withLock { $0.outbox.takeAcceptedCount() } }
+    ///
+    /// `failed`: those that failed otherwise than by an answer.
+    func takeSettled() -> (accepted: Int, failed: Int) { state.withLock { $0.outbox.takeSettled() } }
 
     /// The hub has decided nothing of what was sent and not answered.
     func sendAgain() { state.withLock { $0.outbox.sendAgain() } }

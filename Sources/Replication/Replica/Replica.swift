@@ -325,11 +325,15 @@ public final class Replica: Sendable {
 
     /// Changes the text of a message or an edit that was not sent yet, or that failed.
     ///
-    /// It is another event from then on, of this time.
+    /// It is another event from then on, of this time; with the text that it had it stays the same.
     public func edit(_ id: UInt64, text: String) throws {
         try state.withLock { state in
-            let touched = try state.outbox.edit(id, text: text) { nextHLC(after: max($0, state.lastHLC)) }
-            state.lastHLC = max(state.lastHLC, state.outbox.table[id]?.origin.hlc ?? state.lastHLC)
+            var hlc = nextHLC(after: state.lastHLC)
+            let touched = try state.outbox.edit(id, text: text) { old in
+                if hlc == old { hlc = nextHLC(after: hlc) }
+                return hlc
+            }
+            state.lastHLC = hlc
             show(state.outbox, touched)
         }
     }

@@ -42,8 +42,7 @@ extension ReplicaConnection {
         isCaughtUp = false
         observe(.received(events: kept.events, bytes: bytes))
         // Own events may come back before the answer to them.
-        let accepted = replica.takeAcceptedCount()
-        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        tellSettled()
         for (log, error) in kept.disputed {
             guard let comparison, comparison.isBusy, !fitted.contains(log) else { throw error }
             comparison.disputed[log] = error

@@ -306,8 +306,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         comparesOffers = false
         let mustReopen = try replica.caughtUp(cursor, place: place)
         // What was offered, and stands there all the same.
-        let accepted = replica.takeAcceptedCount()
-        if accepted > 0 { observe(.answered(accepted: accepted, refused: 0)) }
+        tellSettled()
         if mustReopen { return reopen() }
         try sendAgain()
         isCaughtUp = holes.isEmpty
@@ -372,9 +371,16 @@ public final class ReplicaConnection: @unchecked Sendable {
         try caughtUp(cursor, place: place)
     }
 
+    /// Of what left the outbox, or failed, without an answer.
+    func tellSettled() {
+        let (accepted, failed) = replica.takeSettled()
+        if accepted > 0 || failed > 0 { observe(.answered(accepted: accepted, refused: failed)) }
+    }
+
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
         let (isReborn, failed) = try replica.answered(accepted, refused)
-        observe(.answered(accepted: replica.takeAcceptedCount(), refused: failed))
+        let settled = replica.takeSettled()
+        observe(.answered(accepted: settled.accepted, refused: failed + settled.failed))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
         perform(session.fetch(notMissingYet(try replica.wishes(for: accepted))))
