@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test("what was sent in a conversation that a hub lost waits for the offer of that, though it was made once more since: another's of the id gets none of it")
+    @Test("what was sent in a conversation that a hub lost waits for its offer, though it was made once more since: another's of the id gets none of it")
     func anothersOfTheID() async throws {
         try await withWorld { world in
             try world.backUpHub()

@@ -262,7 +262,7 @@ extension OutboxEntry {
 
     /// What has failed as its message was erased at the hub, and may have had another text.
     static let isOfErased = State.failed(
-        code: RefusalCode.messageConflict.rawValue, detail: "what stands there under its id was erased, and was not or may not have been this")
+        code: RefusalCode.messageConflict.rawValue, detail: "what stands there under its id was erased, and was something else, or may have been")
 
     /// Whether what stands there as this message says something else, or was erased here and was written at another time. The hub has erased it: it takes
     /// its sender's word then, and the body may be here still.
