@@ -267,7 +267,9 @@ extension OutboxEntry {
     /// Whether what stands there as this message says something else, or was erased here and was written at another time. The hub has erased it: it takes
     /// its sender's word then, and the body may be here still.
     func isEdited(since recorded: RecordedEvent) -> Bool {
-        guard case .messageSent(let message) = event.content, case .messageSent(let other) = recorded.event.content, message.id == other.id else { return false }
+        guard case .messageSent(let message) = event.content, case .messageSent(let other) = recorded.event.content, message.id == other.id else {
+            return false
+        }
         return recorded.isErased ? recorded.origin.hlc != origin.hlc : !message.repeats(other)
     }
 
