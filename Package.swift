@@ -34,10 +34,11 @@ let package = Package(
         .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"]), .brew(["lmdb"])]),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"]), .brew(["zstd"])]),
         .systemLibrary(name: "CNettle", pkgConfig: "nettle", providers: [.apt(["nettle-dev"])]),
+        .systemLibrary(name: "CRename"),
         .target(
             name: "EventLog",
             dependencies: [
-                "CLMDB", "CZstd", .target(name: "CNettle", condition: .when(platforms: [.linux])),
+                "CLMDB", "CRename", "CZstd", .target(name: "CNettle", condition: .when(platforms: [.linux])),
                 .product(name: "Crypto", package: "swift-crypto"),
             ],
             swiftSettings: strict

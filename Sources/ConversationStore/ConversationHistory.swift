@@ -7,5 +7,5 @@ public enum ConversationHistory: String, Sendable, CaseIterable {
     case fromJoining = "from-joining"
 
     /// The attribute's name.
-    public static let attribute = "history"
+    public static let attribute = Event.historyAttribute
 }

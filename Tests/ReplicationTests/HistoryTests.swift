@@ -327,4 +327,19 @@ import Testing
             #expect(try whole.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
         }
     }
+
+    @Test("what says where a history begins cannot be erased: who joined later would be sent what was before") func erasure() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            func update(_ attribute: Event.Attribute) async throws {
+                let content = Event.Content.conversationUpdated(title: nil, attributes: [attribute])
+                try await world.hubStore.append(Event(conversation: chat, author: ada, content: content))
+            }
+            try await update(Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue))
+            try await update(Event.Attribute(name: "colour", value: "blue"))
+            #expect { try world.hubStore.log.erase(log: .conversation(chat), seq: 2) } throws: { ($0 as? EventLogError)?.code == .invalidArgument }
+            try world.hubStore.log.erase(log: .conversation(chat), seq: 3)
+            #expect(try world.hubStore.history(of: chat) == .fromJoining)
+        }
+    }
 }

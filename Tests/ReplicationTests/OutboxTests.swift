@@ -97,6 +97,41 @@ import Testing
         }
     }
 
+    @Test("what failed in a conversation that a hub lost is shown in lobby and timeline all the same, until it is discarded or comes again")
+    func failedWithItsConversation() async throws {
+        try await withWorld { world in
+            try world.backUpHub()
+            let chat = try await world.hubStore.createConversation(.group, title: "bob's", author: bob, participants: [ada])
+            try await world.hubStore.send("hello", to: chat, from: bob)
+            var device = try await world.heal(world.device(ada))
+            let own = message("mine", in: chat, by: ada)
+            try device.append([own, Event(conversation: chat, author: ada, content: .conversationUpdated(title: "ada's", attributes: []))])
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            try world.restoreHub()
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true, true])
+            func expectShown(_ store: ConversationStore) throws {
+                let row = try #require(try store.lobby(of: ada).rows.first)
+                #expect(row.conversation == chat && row.participants == [ada] && row.unconfirmed != nil && row.unconfirmed != .pending)
+                let messages = try #require(try store.timeline(of: chat)?.messages)
+                #expect(messages.map(\.text) == ["mine"] && messages.map(\.author) == [ada])
+            }
+            try expectShown(device.store)
+            // As a reader beside it, or without it, shows it.
+            let path = device.store.log.path, overlay = try #require(try ReplicaOverlay(of: path))
+            try device.close()
+            let reader = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .readOnly))
+            try overlay.show(in: reader)
+            try expectShown(reader)
+            try reader.close()
+            device = try world.open(path, ada)
+            try expectShown(device.store)
+            try device.discard()
+            #expect(try device.store.lobby(of: ada).rows.isEmpty && device.store.timeline(of: chat) == nil)
+        }
+    }
+
     @Test("repeats of what is held leave the outbox", arguments: [1, 2])
     func repeats(_ devices: Int) async throws {
         try await withWorld { world in

@@ -102,4 +102,48 @@ import Testing
             try StoreReplacement.checkNone(of: device.store.log)
         }
     }
+
+    @Test("it never lacks a name while another takes its place, where names can be exchanged") func exchanged() async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            let isDone = Monitor(false), missing = Monitor(0), looked = Monitor(0)
+            let thread = Thread {
+                while !isDone.withLock({ $0 }) {
+                    let exists = FileManager.default.fileExists(atPath: path)
+                    looked.withLock { $0 += 1 }
+                    if !exists { missing.withLock { $0 += 1 } }
+                }
+            }
+            thread.start()
+            for _ in 0..<40 { _ = try Replica.salvage(at: path) }
+            isDone.withLock { $0 = true }
+            #expect(looked.withLock { $0 } > 100 && missing.withLock { $0 } == 0)
+            #expect(try world.open(path, ada).outbox.count == 1)
+            let names = try FileManager.default.contentsOfDirectory(atPath: world.directory)
+            #expect(names.allSatisfy { !$0.hasSuffix(".rewinding") && !$0.hasSuffix(".rewound") })
+        }
+    }
+
+    @Test("one that a killed process left without its name gets it back, and is not removed for a store that somebody put there") func nameless() async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".rewound")
+            try EventStore.open(at: path).close()
+            for user in [ada, nil] {
+                #expect { try Replica.open(at: path, user: user).close() } throws: { ($0 as? ReplicaError)?.code == .notReplica }
+            }
+            try FileManager.default.removeItem(atPath: path)
+            // Another's replica is another store as well.
+            try Replica.open(at: path + "-other", user: bob).close()
+            try FileManager.default.moveItem(atPath: path + "-other", toPath: path)
+            #expect { try Replica.open(at: path, user: bob).close() } throws: { ($0 as? ReplicaError)?.code == .notReplica }
+            try FileManager.default.removeItem(atPath: path)
+            try Replica.recover(at: path)
+            #expect(try ReplicaOverlay(of: path)?.outbox.count == 1)
+            // Killed behind the second renaming: the old one has done its service.
+            try FileManager.default.copyItem(atPath: path, toPath: path + ".rewound")
+            #expect(try world.open(path, ada).outbox.count == 1)
+            #expect(!FileManager.default.fileExists(atPath: path + ".rewound"))
+        }
+    }
 }

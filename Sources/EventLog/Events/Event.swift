@@ -139,6 +139,9 @@ extension Event {
         }
     }
 
+    /// The attribute of a conversation that says what somebody who joins it may see of what was said before.
+    public static let historyAttribute = "history"
+
     /// An attribute's change: its new value, or `nil` to remove it.
     public struct Attribute: Hashable, Sendable {
         public var name: String

@@ -1,5 +1,7 @@
 internal import CLMDB
 
+internal import CRename
+
 #if canImport(Glibc)
     internal import Glibc
 #elseif canImport(Darwin)
@@ -190,6 +192,14 @@ enum Directory {
             let result = Darwin.rename(from, to)
         #endif
         if result != 0 { throw SystemError(call: "rename", path: from, number: errno) }
+    }
+
+    /// Exchanges the names of two directories in one step. `false`: the file system cannot.
+    static func exchange(_ one: String, _ other: String) throws(SystemError) -> Bool {
+        try FaultyDisks.disk(of: one)?.willChangeNames(one)
+        if convstore_exchange(one, other) == 0 { return true }
+        if [EINVAL, ENOSYS, ENOTSUP, EXDEV, EPERM].contains(errno) { return false }
+        throw SystemError(call: "rename", path: one, number: errno)
     }
 
     static func remove(_ path: String) throws(SystemError) {

@@ -11,6 +11,17 @@ package enum StoreFiles {
     /// Removes a directory and all in it, if it is there.
     package static func remove(_ path: String) { Directory.removeTree(path) }
 
+    /// Puts a directory in another's place, durably and in one step; the other has its name then. `false`: the file system cannot do that.
+    package static func exchange(_ source: String, with target: String) throws -> Bool {
+        do {
+            guard try Directory.exchange(source, target) else { return false }
+            try Directory.sync(Directory.parent(target))
+            return true
+        } catch let error as SystemError {
+            throw error.typed
+        }
+    }
+
     /// Renames a directory, durably.
     package static func rename(_ source: String, to target: String) throws {
         do {

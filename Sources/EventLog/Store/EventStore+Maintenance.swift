@@ -272,6 +272,8 @@ extension EventStore {
         switch Event.Kind(rawValue: run.events[place].kind) {
         case .conversationCreated, .participantJoined, .participantLeft:
             throw EventLogError(.invalidArgument, "log \(log) seq \(seq) tells who takes part: it cannot be erased")
+        case .conversationUpdated where try run.recorded(at: place).event.content.setsHistory:
+            throw EventLogError(.invalidArgument, "log \(log) seq \(seq) tells where the history begins for who joins later: it cannot be erased")
         default: break
         }
         if row.open.contains(where: { $0.seq == seq }) {
@@ -361,5 +363,12 @@ extension EventStore {
             let name = Archive.key(position: number)
             try transaction.put(archive.secrets, name, Archive.sealed(name, try Wrapping.wrap(seeds.encoded, key: key, for: "log \(number)")))
         }
+    }
+}
+
+extension Event.Content {
+    /// Without it, who joined later would be shown what was said before.
+    fileprivate var setsHistory: Bool {
+        if case .conversationUpdated(_, let attributes) = self { attributes.contains { $0.name == Event.historyAttribute } } else { false }
     }
 }

@@ -100,11 +100,21 @@ struct Overlaid: Sendable {
             if let failure = one.failure { failures[seq] = failure }
             if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
         }
+        // Written in a conversation that is not here, as a hub has lost it or it has not come: it is shown for that, made by who wrote.
+        let first = confirmed == 0 && creation == nil ? pending.first(where: \.isInConversation) : nil
+        if let first { creation = first.failure.map { .failed($0) } ?? .pending }
         let marks = OverlayMarks(
             confirmedSeq: confirmed, failures: failures, failed: OverlayMarks.Failed(pending), creation: creation, hole: base.map { held + 1...$0.seq },
             isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }
+        if let first {
+            let content = Event.Content.conversationCreated(kind: .group, title: nil, participants: [])
+            try state.apply(
+                RecordedEvent(
+                    log: .conversation(id), seq: 0, position: 0, origin: first.origin, hlc: first.origin.hlc,
+                    event: Event(conversation: id, author: first.event.author, content: content), targetSeq: nil))
+        }
         try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)
         return state
     }

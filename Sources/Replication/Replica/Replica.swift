@@ -66,6 +66,9 @@ public final class Replica: Sendable {
         return try Replica(path, user, options)
     }
 
+    /// Gives a replica its name back that a killed process left without one; else does nothing. Any opening for syncing does that by itself.
+    package static func recover(at path: String) throws { try Rewinding.recover(at: path) }
+
     /// A token may be so long.
     public static var tokenBytesMax: Int { WireLimits.tokenBytesMax }
 

@@ -20,18 +20,54 @@ enum Rewinding {
         guard isPlanned || StoreFiles.exists(aside(path)) || StoreFiles.exists(old(path)) else { return }
         let replacement = try StoreReplacement(of: path)
         defer { replacement.end() }
-        // Between the two renamings the old one has no name: it gets it back.
-        if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
+        try giveNameBack(to: path)
         StoreFiles.remove(aside(path))
-        if StoreFiles.exists(path) { StoreFiles.remove(old(path)) }
+        if StoreFiles.exists(path) { try removeOld(path) }
         guard let (rewind, anew, retract) = try plan(at: path) else { return }
         let plan = try [rewind, retract].compactMap { try $0.map { try ReplicaState.rewind($0) } }.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: min) }
         // A session plans one of the three; should more be there, what stands beside a gone cursor is compared anyway.
         let isRetracting = rewind == nil && anew == nil
         try rewrite(path, plan, anew: anew.map { Set(try ReplicaState.rewind($0).keys) } ?? [], isRetracting: isRetracting, options)
+        try replace(path)
+    }
+
+    /// Puts the new store in the old one's place.
+    private static func replace(_ path: String) throws {
+        // Killed behind it, the old one lies where the next opening removes it.
+        if try StoreFiles.exchange(aside(path), with: trimmed(path)) { return StoreFiles.remove(aside(path)) }
         try StoreFiles.rename(trimmed(path), to: old(path))
         try StoreFiles.rename(aside(path), to: trimmed(path))
         StoreFiles.remove(old(path))
+    }
+
+    /// Where names cannot be exchanged, a replica whose process was killed between two renamings has none: whoever looks for it gives it back.
+    static func recover(at path: String) throws {
+        guard !StoreFiles.exists(path), StoreFiles.exists(old(path)) else { return }
+        let replacement = try StoreReplacement(of: path)
+        defer { replacement.end() }
+        try giveNameBack(to: path)
+    }
+
+    private static func giveNameBack(to path: String) throws {
+        if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
+    }
+
+    /// The old one's work is done, if it is this replica that took its place: somebody may have put another store there while it had no name.
+    private static func removeOld(_ path: String) throws {
+        guard StoreFiles.exists(old(path)) else { return }
+        // Which may be the damaged one.
+        guard let user = try user(of: path), [user, nil].contains((try? self.user(of: old(path))) ?? nil) else {
+            throw ReplicaError(
+                .notReplica,
+                "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again")
+        }
+        StoreFiles.remove(old(path))
+    }
+
+    private static func user(of path: String) throws -> [UInt8]? {
+        guard let side = try SyncTables.openIfPresent(path) else { return nil }
+        defer { side.close() }
+        return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) }
     }
 
     /// What a session planned, as it lies in the side store.
@@ -94,9 +130,7 @@ enum Rewinding {
         }
         try side.write { try remains.note(&$0) }
         side.close()
-        try StoreFiles.rename(trimmed(path), to: old(path))
-        try StoreFiles.rename(aside(path), to: trimmed(path))
-        StoreFiles.remove(old(path))
+        try replace(path)
         return (remains.saved + beside, beside, remains.lost)
     }
 

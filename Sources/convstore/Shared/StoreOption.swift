@@ -10,6 +10,8 @@ struct StoreOption: ParsableArguments {
 
     func validate() throws {
         if path.isEmpty { throw ValidationError("--store is empty; name the store's directory.") }
+        // Whoever reads it offline, or would make another in its place. Where that fails, the opening says more.
+        try? Replica.recover(at: path)
     }
 
     /// Opens the log beside a writer, if there is one, for the length of the closure.
