@@ -59,7 +59,8 @@ enum Rewinding {
         guard let user = try user(of: path), [user, nil].contains((try? self.user(of: old(path))) ?? nil) else {
             throw ReplicaError(
                 .notReplica,
-                "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again")
+                "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again"
+            )
         }
         StoreFiles.remove(old(path))
     }
