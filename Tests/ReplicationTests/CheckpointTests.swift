@@ -1,4 +1,5 @@
 import ConversationStore
+import Foundation
 import Testing
 
 @testable import Replication
@@ -37,6 +38,11 @@ import Testing
             device = try await world.heal(device)
             let evidence = try device.evidence ?? ""
             #expect(evidence.contains(hasSigned ? "does not go on from the one of 5" : "shows none"))
+            // Both notes as they were signed: whoever judges need not believe the device.
+            let key = try VerifierKey(try #require(evidence.split(separator: "\n").first { $0.hasPrefix("key: ") }?.dropFirst(5)).description)
+            let notes = evidence.components(separatedBy: "\nkept:\n").last!.components(separatedBy: "\nnew:\n")
+            let signed = try notes.map { try CheckpointReader.shared.open($0, key: key).size }
+            #expect(hasSigned ? signed.count == 2 && signed[0] == 5 && signed[1] < 5 : signed == [5])
             try await grow(world, 6)
             device = try await world.heal(device)
             try expectSame(world, device)

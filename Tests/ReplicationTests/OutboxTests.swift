@@ -127,7 +127,29 @@ import Testing
             try reader.close()
             device = try world.open(path, ada)
             try expectShown(device.store)
+            // Made once more it is shown as that, with what was written in it before.
+            let again = try device.append(Event(conversation: chat, author: ada, content: .conversationCreated(kind: .direct, title: "again", participants: [])))
+            let row = try #require(try device.store.lobby(of: ada).rows.first)
+            #expect(row.title == "again" && row.kind == .direct)
+            #expect(try device.store.timeline(of: chat)?.messages.map(\.text) == ["mine"])
+            try device.discard([again.id])
+            try expectShown(device.store)
             try device.discard()
+            #expect(try device.store.lobby(of: ada).rows.isEmpty && device.store.timeline(of: chat) == nil)
+        }
+    }
+
+    @Test("what only speaks of something in a conversation that a hub lost makes no empty conversation of it") func failedReceipt() async throws {
+        try await withWorld { world in
+            try world.backUpHub()
+            let chat = try await world.hubStore.createConversation(.group, title: "bob's", author: bob, participants: [ada])
+            let hello = try await world.hubStore.send("hello", to: chat, from: bob)
+            var device = try await world.heal(world.device(ada))
+            try device.append(Event(conversation: chat, author: ada, content: .receiptRead(upTo: hello)))
+            device = try await world.heal(device)
+            try world.restoreHub()
+            device = try await world.heal(device)
+            #expect(device.outbox.map(\.isFailed) == [true])
             #expect(try device.store.lobby(of: ada).rows.isEmpty && device.store.timeline(of: chat) == nil)
         }
     }

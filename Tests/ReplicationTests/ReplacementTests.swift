@@ -1,6 +1,7 @@
 import ConversationStore
 import EventLog
 import Foundation
+import StoreTesting
 import Testing
 
 @testable import Replication
@@ -140,10 +141,42 @@ import Testing
             try FileManager.default.removeItem(atPath: path)
             try Replica.recover(at: path)
             #expect(try ReplicaOverlay(of: path)?.outbox.count == 1)
+            // What is no replica is somebody else's.
+            try FileManager.default.createDirectory(atPath: path + "-2.rewound", withIntermediateDirectories: false)
+            try Replica.recover(at: path + "-2")
+            #expect(!FileManager.default.fileExists(atPath: path + "-2"))
             // Killed behind the second renaming: the old one has done its service.
             try FileManager.default.copyItem(atPath: path, toPath: path + ".rewound")
             #expect(try world.open(path, ada).outbox.count == 1)
             #expect(!FileManager.default.fileExists(atPath: path + ".rewound"))
+        }
+    }
+
+    @Test("where names cannot be exchanged it is renamed, also over what a killed process left there") func renamed() async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            let disk = SimulatedDisk(world.directory)
+            defer { disk.remove() }
+            disk.exchangesNames = false
+            try FileManager.default.copyItem(atPath: path, toPath: path + ".rewound")
+            _ = try Replica.salvage(at: path)
+            let names = try FileManager.default.contentsOfDirectory(atPath: world.directory)
+            #expect(names.allSatisfy { !$0.hasSuffix(".rewinding") && !$0.hasSuffix(".rewound") })
+            #expect(try world.open(path, ada).outbox.count == 1)
+        }
+    }
+
+    @Test("a link to it stays one, and nothing is left beside it") func linked() async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            let place = world.directory + "/elsewhere"
+            try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+            try FileManager.default.moveItem(atPath: path, toPath: place + "/store")
+            try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: place + "/store")
+            for _ in 0..<2 { _ = try Replica.salvage(at: path) }
+            #expect(try FileManager.default.destinationOfSymbolicLink(atPath: path) == place + "/store")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: place) == ["store"])
+            #expect(try world.open(path, ada).outbox.count == 1)
         }
     }
 }

@@ -17,10 +17,13 @@ package protocol DiskFaults: AnyObject, Sendable {
     func didCommit(_ path: String) throws(SystemError)
     /// Whether the file system on which a path lies is full; `nil`: as it is.
     func hasNoRoom(_ path: String) -> Bool?
+    /// Whether two names can be exchanged in one step, which not every file system can.
+    var exchangesNames: Bool { get }
 }
 
 extension DiskFaults {
     package func hasNoRoom(_ path: String) -> Bool? { nil }
+    package var exchangesNames: Bool { true }
 }
 
 /// The disks that tests have put in the system's place, by the directories that they stand for.

@@ -196,7 +196,10 @@ enum Directory {
 
     /// Exchanges the names of two directories in one step. `false`: the file system cannot.
     static func exchange(_ one: String, _ other: String) throws(SystemError) -> Bool {
-        try FaultyDisks.disk(of: one)?.willChangeNames(one)
+        if let disk = FaultyDisks.disk(of: one) {
+            guard disk.exchangesNames else { return false }
+            try disk.willChangeNames(one)
+        }
         if convstore_exchange(one, other) == 0 { return true }
         if [EINVAL, ENOSYS, ENOTSUP, EXDEV, EPERM].contains(errno) { return false }
         throw SystemError(call: "rename", path: one, number: errno)
@@ -205,6 +208,20 @@ enum Directory {
     static func remove(_ path: String) throws(SystemError) {
         try FaultyDisks.disk(of: path)?.willChangeNames(path)
         if unlink(path) != 0, errno != ENOENT { throw SystemError(call: "unlink", path: path, number: errno) }
+    }
+
+    /// The path of what a name leads to, be it there or not yet: what lies beside that lies on the same disk.
+    static func resolved(_ path: String) -> String {
+        func real(_ path: String) -> String? {
+            guard let found = realpath(path, nil) else { return nil }
+            defer { free(found) }
+            return String(cString: found)
+        }
+        var path = path
+        while path.utf8.count > 1, path.hasSuffix("/") { path.removeLast() }
+        if let found = real(path) { return found }
+        guard let parent = real(parent(path)), let name = path.split(separator: "/").last else { return path }
+        return parent == "/" ? "/" + name : parent + "/" + name
     }
 
     /// Whether two paths lead to one directory.

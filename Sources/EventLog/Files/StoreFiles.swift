@@ -8,6 +8,9 @@
 package enum StoreFiles {
     package static func exists(_ path: String) -> Bool { Directory.exists(path) }
 
+    /// A store's path without links, or slashes at its end: what is written anew lies beside the store itself.
+    package static func resolved(_ path: String) -> String { Directory.resolved(path) }
+
     /// Removes a directory and all in it, if it is there.
     package static func remove(_ path: String) { Directory.removeTree(path) }
 
@@ -39,11 +42,7 @@ package enum StoreFiles {
 package final class StoreReplacement {
     private let file: File
 
-    private static func name(_ path: String) -> String {
-        var path = path
-        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
-        return path + ".replacing"
-    }
+    private static func name(_ path: String) -> String { StoreFiles.resolved(path) + ".replacing" }
 
     private static func busy(_ path: String) -> EventLogError {
         EventLogError(.busy, "\(path) is being set right by another process: try again when that has ended")

@@ -100,23 +100,39 @@ struct Overlaid: Sendable {
             if let failure = one.failure { failures[seq] = failure }
             if creation == nil, confirmed == 0, case .conversationCreated = one.event.content { creation = one.failure.map { .failed($0) } ?? .pending }
         }
-        // Written in a conversation that is not here, as a hub has lost it or it has not come: it is shown for that, made by who wrote.
-        let first = confirmed == 0 && creation == nil ? pending.first(where: \.isInConversation) : nil
-        if let first { creation = first.failure.map { .failed($0) } ?? .pending }
+        let made = confirmed == 0 ? self.made(id) : nil
+        if let made, creation == nil { creation = made.failure.map { .failed($0) } ?? .pending }
         let marks = OverlayMarks(
             confirmedSeq: confirmed, failures: failures, failed: OverlayMarks.Failed(pending), creation: creation, hole: base.map { held + 1...$0.seq },
             isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }
-        if let first {
-            let content = Event.Content.conversationCreated(kind: .group, title: nil, participants: [])
+        if let made {
             try state.apply(
                 RecordedEvent(
-                    log: .conversation(id), seq: 0, position: 0, origin: first.origin, hlc: first.origin.hlc,
-                    event: Event(conversation: id, author: first.event.author, content: content), targetSeq: nil))
+                    log: .conversation(id), seq: 0, position: 0, origin: made.origin, hlc: made.origin.hlc, event: made.event, targetSeq: nil))
         }
         try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)
         return state
+    }
+
+    /// What makes a conversation that is not here, as a hub has lost it or it has not come: what was written in it is shown all the same, in one made by those
+    /// who wrote. Of what only speaks of something in it nothing could be shown.
+    ///
+    /// `nil`: nothing was written, or its creation first.
+    private func made(_ id: ConversationID) -> (event: Event, origin: Origin, failure: Refusal?)? {
+        let written = pending.filter(\.isInConversation)
+        guard let first = written.first, !first.creates,
+            let one = written.first(where: {
+                switch $0.event.content {
+                case .messageSent, .conversationUpdated, .participantJoined, .custom: true
+                default: $0.creates
+                }
+            })
+        else { return nil }
+        if let creation = written.first(where: \.creates) { return (creation.event, first.origin, nil) }
+        let content = Event.Content.conversationCreated(kind: .group, title: nil, participants: written.map(\.event.author))
+        return (Event(conversation: id, author: one.event.author, content: content), first.origin, one.failure)
     }
 
     /// `lookedAt`: messages up to here that are not found now are not going to be.
@@ -152,4 +168,8 @@ struct Overlaid: Sendable {
             return seq
         }
     }
+}
+
+extension PendingEvent {
+    fileprivate var creates: Bool { if case .conversationCreated = event.content { true } else { false } }
 }

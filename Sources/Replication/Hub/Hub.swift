@@ -29,6 +29,8 @@ public final class Hub: Sendable {
         var lastNumber: UInt64 = 0
         var byUser: [UserID: [UInt64: HubConnection]] = [:]
         var everything: [UInt64: HubConnection] = [:]
+        /// Of these each user's: a service account may take part in a conversation, too.
+        var services: [UserID: Set<UInt64>] = [:]
         var isShutDown = false
 
         /// A dictionary is walked in another order each time, and a seed must give the same world again.
@@ -179,6 +181,7 @@ public final class Hub: Sendable {
             guard state.connections[connection.number] != nil else { return }
             if seesEverything {
                 state.everything[connection.number] = connection
+                state.services[identity.user, default: []].insert(connection.number)
             } else {
                 state.byUser[identity.user, default: [:]][connection.number] = connection
             }
@@ -189,6 +192,8 @@ public final class Hub: Sendable {
         let wasThere = state.withLock { state in
             state.everything[connection.number] = nil
             if let user = identity?.user {
+                state.services[user]?.remove(connection.number)
+                if state.services[user]?.isEmpty ?? false { state.services[user] = nil }
                 state.byUser[user]?[connection.number] = nil
                 if state.byUser[user]?.isEmpty ?? false { state.byUser[user] = nil }
             }
@@ -212,8 +217,9 @@ public final class Hub: Sendable {
     /// The connections of those who take part in a conversation now.
     func connections(in conversation: ConversationID, but other: HubConnection) -> [HubConnection] {
         state.withLock { state in
-            state.index.members(of: conversation).flatMap { state.byUser[$0].map { Array($0.values) } ?? [] }.filter { $0 !== other }
-                .sorted { $0.number < $1.number }
+            state.index.members(of: conversation).flatMap { user in
+                (state.byUser[user].map { Array($0.values) } ?? []) + (state.services[user] ?? []).compactMap { state.everything[$0] }
+            }.filter { $0 !== other }.sorted { $0.number < $1.number }
         }
     }
 

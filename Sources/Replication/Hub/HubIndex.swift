@@ -7,6 +7,8 @@ package struct HubIndex {
     private struct Member {
         var joinedSeq: Seq
         var leftSeq: Seq
+        /// Where that lies; the greatest: it is not known, as it was before this process.
+        var leftPosition: Position = .max
     }
 
     private struct Place {
@@ -19,6 +21,10 @@ package struct HubIndex {
     private var users: [UserID: Place] = [:]
     /// The conversations in which a user takes part or ever did.
     private var conversationsOf: [UserID: Set<ConversationID>] = [:]
+    /// Logs in the order of their changes: of each that changed behind `recentFrom` the last change is here, and maybe earlier ones.
+    private var recent: [(position: Position, log: LogID)] = []
+    private var recentFrom: Position = 0
+    private static let recentMax = 1 << 16
     /// Everything up to here is in the index.
     package private(set) var position: Position = 0
 
@@ -38,12 +44,14 @@ package struct HubIndex {
             }
             position = max(position, place.lastPosition)
         }
+        recentFrom = position
     }
 
     package mutating func fold(_ event: RecordedEvent) {
         // Events that were committed while the index was built may come twice.
         guard event.position > position else { return }
         position = event.position
+        noteChange(of: event.log)
         guard case .conversation(let id) = event.log else {
             if case .user(let user) = event.log { users[user] = Place(lastSeq: event.seq, lastPosition: event.position) }
             return
@@ -60,10 +68,33 @@ package struct HubIndex {
             if PlantedBug.ignoreLeave.isPlanted { break }
             place.members[user, default: Member(joinedSeq: 0, leftSeq: 0)].joinedSeq = 0
             place.members[user]!.leftSeq = event.seq
+            place.members[user]!.leftPosition = event.position
             conversationsOf[user, default: []].insert(id)
         default: break
         }
         conversations[id] = place
+    }
+
+    private mutating func noteChange(of log: LogID) {
+        if recent.last?.log == log {
+            recent[recent.count - 1].position = position
+            return
+        }
+        recent.append((position, log))
+        guard recent.count > Self.recentMax else { return }
+        recentFrom = recent[Self.recentMax / 2 - 1].position
+        recent.removeFirst(Self.recentMax / 2)
+    }
+
+    /// The logs that changed behind a position, each once, if that is known and fewer changes are to be looked at than `countMax`.
+    private func changedLogs(after position: Position, countMax: Int) -> Set<LogID>? {
+        guard position >= recentFrom else { return nil }
+        var (low, high) = (0, recent.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if recent[middle].position > position { high = middle } else { low = middle + 1 }
+        }
+        return recent.count - low < countMax ? Set(recent[low...].map(\.log)) : nil
     }
 
     private mutating func join(_ user: UserID, _ id: ConversationID, _ seq: Seq, _ place: inout Place) {
@@ -119,22 +150,40 @@ package struct HubIndex {
     }
 
     /// The logs of a user in which anything happened behind a position that the user may see or could not see before.
+    ///
+    /// Looks at what changed since, or, where that is more, at all logs of the user's.
     package func changes(for identity: Identity, seesEverything: Bool, after position: Position) -> [Change] {
         var result: [Change] = []
         func add(_ log: LogID, _ place: Place, _ member: Member?) {
             guard place.lastPosition > position else { return }
+            // Of what was left before nothing more is to be seen.
+            if let member, member.joinedSeq == 0, member.leftSeq > 0, member.leftPosition <= position { return }
             result.append(Change(log: log, lastPosition: place.lastPosition, joinedSeq: member?.joinedSeq ?? 0, leftSeq: member?.leftSeq ?? 0))
+        }
+        let own = conversationsOf[identity.user] ?? []
+        let isLeaking = PlantedBug.leakToStrangers.isPlanted
+        let countMax = seesEverything ? conversations.count + users.count : own.count
+        if !isLeaking, let changed = changedLogs(after: position, countMax: countMax) {
+            for log in changed {
+                switch log {
+                case .conversation(let id):
+                    guard let place = conversations[id] else { continue }
+                    if seesEverything { add(log, place, nil) } else if let member = place.members[identity.user] { add(log, place, member) }
+                case .user(let user): if seesEverything || user == identity.user, let place = users[user] { add(log, place, nil) }
+                }
+            }
+            return result
         }
         if seesEverything {
             for (id, place) in conversations { add(.conversation(id), place, nil) }
             for (user, place) in users { add(.user(user), place, nil) }
             return result
         }
-        for id in PlantedBug.leakToStrangers.isPlanted ? Set(conversations.keys) : conversationsOf[identity.user] ?? [] {
+        for id in isLeaking ? Set(conversations.keys) : own {
             guard let place = conversations[id] else { continue }
             add(.conversation(id), place, place.members[identity.user])
         }
-        if let own = users[identity.user] { add(.user(identity.user), own, nil) }
+        if let place = users[identity.user] { add(.user(identity.user), place, nil) }
         return result
     }
 

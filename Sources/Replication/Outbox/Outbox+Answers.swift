@@ -198,7 +198,6 @@ extension Outbox {
         for var entry in accepted {
             switch try standing(entry) {
             case .erased:
-                if entry.isCounted { settled.accepted = max(0, settled.accepted - 1) }
                 entry.fail(OutboxEntry.isOfErased)
                 failed.append(entry)
             case .held(let event):

@@ -138,15 +138,18 @@ final class Outbox {
     ///   apart then.
     func edit(_ id: UInt64, text: String, hlc: (HLC) -> HLC) throws -> Set<ConversationID> {
         guard var entry = table[id], entry.state != .sent else { throw Self.isSent(id) }
-        let old = entry.event
+        let old: String
         switch entry.event.content {
         case .messageSent(var message):
+            old = message.text
             message.text = text
             entry.event.content = .messageSent(message)
-        case .messageEdited(let message, _): entry.event.content = .messageEdited(message: message, text: text)
+        case .messageEdited(let message, let before):
+            old = before
+            entry.event.content = .messageEdited(message: message, text: text)
         default: throw EventLogError(.invalidArgument, "entry \(id) of the outbox has no text")
         }
-        if entry.event == old { return [] }
+        if old.utf8.elementsEqual(text.utf8) { return [] }
         entry.origin.hlc = hlc(entry.origin.hlc)
         try replace([entry])
         return [entry.event.conversation]

@@ -143,8 +143,8 @@ extension Replica {
         }
         guard !welcome.checkpoint.isEmpty else {
             guard let old else { return }
-            if !welcome.isGone { throw ReplicaError(.forked, "the hub shows no checkpoint any more, though it had signed one") }
-            return try setBack("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows none")
+            if !welcome.isGone { throw try forked("the hub shows no checkpoint any more, though it had signed one", welcome) }
+            return try setBack("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows none", welcome)
         }
         let key: VerifierKey
         do {
@@ -156,7 +156,7 @@ extension Replica {
         do {
             new = try CheckpointReader.shared.open(welcome.checkpoint, key: key)
         } catch {
-            throw ReplicaError(.forked, "the hub's checkpoint is not signed by \(key): \(error)")
+            throw try forked("the hub's checkpoint is not signed by \(key): \(error)", welcome)
         }
         if let old {
             let isConsistent =
@@ -169,9 +169,9 @@ extension Replica {
                 // It stays until a cursor comes behind the new one, whatever else the hub says that it does not know.
                 if old.size == new.size { return }
             } else if welcome.isGone {
-                try setBack("the hub was set back: \(evidence), which it had signed")
+                try setBack("the hub was set back: \(evidence), which it had signed", welcome)
             } else {
-                throw ReplicaError(.forked, "the hub's key signed both, but \(evidence)")
+                throw try forked("the hub's key signed both, but \(evidence)", welcome)
             }
         }
         if try savedKey() == nil {
@@ -180,10 +180,25 @@ extension Replica {
         state.withLock { $0.checkpoint = welcome.checkpoint }
     }
 
+    /// A hub that contradicts what it signed, and the proof of that for others.
+    private func forked(_ text: String, _ welcome: Welcome) throws -> ReplicaError {
+        let error = ReplicaError(.forked, text)
+        keepEvidence(error.description + (try signedNotes(welcome)))
+        return error
+    }
+
     /// The checkpoint of a life that the hub has lost says nothing about the one that it leads.
-    private func setBack(_ evidence: String) throws {
-        keepEvidence(evidence)
+    private func setBack(_ text: String, _ welcome: Welcome) throws {
+        keepEvidence(text + (try signedNotes(welcome)))
         try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.checkpoint) }
+    }
+
+    /// The kept note and the new one as the hub signed them, and the key that it showed first.
+    private func signedNotes(_ welcome: Welcome) throws -> String {
+        let kept = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.checkpoint) }.map { String(decoding: $0, as: UTF8.self) }
+        var text = "\nkey: \(try savedKey()?.description ?? "none")"
+        for (name, note) in [("kept", kept ?? ""), ("new", welcome.checkpoint)] where !note.isEmpty { text += "\n\(name):\n\(note)" }
+        return text
     }
 
     package func keepEvidence(_ text: String) {
@@ -211,8 +226,11 @@ extension Replica {
             state.cursor = cursor
             state.part = nil
             state.place = place
-            hadHealed = state.damaged.hasHealed
-            state.damaged.forgetHealed()
+            // What came behind that place is not covered by it.
+            if place >= store.log.lastPosition {
+                hadHealed = state.damaged.hasHealed
+                state.damaged.forgetHealed()
+            }
             state.previews.vouched()
             state.isCursorSaved = false
             return mustReopen

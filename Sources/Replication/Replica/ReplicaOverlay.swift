@@ -21,9 +21,10 @@ public struct ReplicaOverlay {
         guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
             return nil
         }
+        // First: a conversation that comes in between is not taken for one that is not here.
+        own = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
         previews = try Previews(side)
         lost = try Lost.read(side)
-        own = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
     }
 
     /// Shows it in the store that was opened for reading since.

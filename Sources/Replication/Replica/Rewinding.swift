@@ -6,18 +6,14 @@ enum Rewinding {
     private static func aside(_ path: String) -> String { trimmed(path) + ".rewinding" }
     private static func old(_ path: String) -> String { trimmed(path) + ".rewound" }
 
-    private static func trimmed(_ path: String) -> String {
-        var path = path
-        while path.count > 1, path.hasSuffix("/") { path.removeLast() }
-        return path
-    }
+    private static func trimmed(_ path: String) -> String { StoreFiles.resolved(path) }
 
     /// Does what a session planned, or what was cut off while it was done.
     static func finish(at path: String, _ options: ReplicaOptions) throws {
         try StoreReplacement.checkNone(of: path)
         // Next to always there is nothing to do.
         let isPlanned = try plan(at: path) != nil
-        guard isPlanned || StoreFiles.exists(aside(path)) || StoreFiles.exists(old(path)) else { return }
+        guard isPlanned || StoreFiles.exists(aside(path)) || hasOld(path) else { return }
         let replacement = try StoreReplacement(of: path)
         defer { replacement.end() }
         try giveNameBack(to: path)
@@ -35,6 +31,7 @@ enum Rewinding {
     private static func replace(_ path: String) throws {
         // Killed behind it, the old one lies where the next opening removes it.
         if try StoreFiles.exchange(aside(path), with: trimmed(path)) { return StoreFiles.remove(aside(path)) }
+        try removeOld(path)
         try StoreFiles.rename(trimmed(path), to: old(path))
         try StoreFiles.rename(aside(path), to: trimmed(path))
         StoreFiles.remove(old(path))
@@ -42,21 +39,20 @@ enum Rewinding {
 
     /// Where names cannot be exchanged, a replica whose process was killed between two renamings has none: whoever looks for it gives it back.
     static func recover(at path: String) throws {
-        guard !StoreFiles.exists(path), StoreFiles.exists(old(path)) else { return }
+        guard !StoreFiles.exists(path), hasOld(path) else { return }
         let replacement = try StoreReplacement(of: path)
         defer { replacement.end() }
         try giveNameBack(to: path)
     }
 
     private static func giveNameBack(to path: String) throws {
-        if !StoreFiles.exists(path), StoreFiles.exists(old(path)) { try StoreFiles.rename(old(path), to: trimmed(path)) }
+        if !StoreFiles.exists(path), hasOld(path) { try StoreFiles.rename(old(path), to: trimmed(path)) }
     }
 
     /// The old one's work is done, if it is this replica that took its place: somebody may have put another store there while it had no name.
     private static func removeOld(_ path: String) throws {
-        guard StoreFiles.exists(old(path)) else { return }
-        // Which may be the damaged one.
-        guard let user = try user(of: path), [user, nil].contains((try? self.user(of: old(path))) ?? nil) else {
+        guard hasOld(path) else { return }
+        guard isSuccessor(path) else {
             throw ReplicaError(
                 .notReplica,
                 "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again"
@@ -64,6 +60,18 @@ enum Rewinding {
         }
         StoreFiles.remove(old(path))
     }
+
+    /// Whether a store is, as far as can be read, the replica that was to take the old one's place: either may be damaged.
+    private static func isSuccessor(_ path: String) -> Bool {
+        switch Result(catching: { try user(of: path) }) {
+        case .success(let user?): [user, nil].contains(try? self.user(of: old(path)))
+        case .success(nil): false
+        case .failure: true
+        }
+    }
+
+    /// Whether a replica lies there whose place another one was to take.
+    private static func hasOld(_ path: String) -> Bool { SyncTables.isThere(old(path)) }
 
     private static func user(of path: String) throws -> [UInt8]? {
         guard let side = try SyncTables.openIfPresent(path) else { return nil }

@@ -23,6 +23,9 @@ enum SyncTables {
 
     static let names = SideStore.syncTables
 
+    /// Whether there is such a file, be it sound or not.
+    static func isThere(_ directory: String) -> Bool { StoreFiles.exists(SideStore.path(directory)) }
+
     /// The file beside a store for reading; `nil` if there is none.
     ///
     /// - Throws: `EventLogError` `damaged`, also where a table is out of reach: what it held would be taken for absent.

@@ -290,7 +290,7 @@ extension Hello {
         if fields.has(13) {
             let held = try fields.message(13)
             newest = HeldEvent(
-                log: try held.log(), seq: held.number(3), hlc: HLC(rawValue: held.fixed64(4)), replica: try held.identifier(5), counter: held.number(6))
+                log: try held.log(), seq: try held.seq(3), hlc: HLC(rawValue: held.fixed64(4)), replica: try held.identifier(5), counter: held.number(6))
         }
         sendsAgain = fields.number(14) != 0
         checkpointRoot = fields.has(15) ? try fields.hash(15) : nil

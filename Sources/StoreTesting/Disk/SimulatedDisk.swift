@@ -39,6 +39,7 @@ package final class SimulatedDisk: DiskFaults {
         var hasCrashed = false
         /// Bytes by which files may still grow; `nil`: any number.
         var bytesFree: Int?
+        var exchangesNames = true
         var unsynced: [UnsyncedFile.Identity: UnsyncedFile] = [:]
         var archiveBytes: [String: Int] = [:]
     }
@@ -62,6 +63,11 @@ package final class SimulatedDisk: DiskFaults {
     package var changes: Int { state.withLock { $0.calls.reduce(0, +) } }
 
     package var hasCrashed: Bool { state.withLock { $0.hasCrashed } }
+
+    package var exchangesNames: Bool {
+        get { state.withLock { $0.exchangesNames } }
+        set { state.withLock { $0.exchangesNames = newValue } }
+    }
 
     package var bytesFree: Int? {
         get { state.withLock { $0.bytesFree } }

@@ -67,6 +67,8 @@ final class DeviceNode: @unchecked Sendable {
         name = "device \(number) of \(user)"
         directory = simulation.root.make("device-\(number)")
         disk = SimulatedDisk(directory)
+        // Not every file system can.
+        disk.exchangesNames = number.isMultiple(of: 2)
     }
 
     var path: String { directory + "/store" }
