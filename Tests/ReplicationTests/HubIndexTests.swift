@@ -13,9 +13,14 @@ import Testing
             let users = [ada, bob, eve]
             var folded = HubIndex()
             var chats: [ConversationID] = []
-            for _ in 0..<30 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: Bool.random(using: &random) ? [bob] : [])) }
+            for _ in 0..<30 {
+                let people = Bool.random(using: &random) ? [bob] : []
+                chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: people))
+            }
+            var chat = chats[0]
             for _ in 0..<300 {
-                let chat = chats.randomElement(using: &random)!, user = [bob, eve].randomElement(using: &random)!
+                if Bool.random(using: &random) { chat = chats.randomElement(using: &random)! }
+                let user = [bob, eve].randomElement(using: &random)!
                 let isIn = try world.hubStore.participants(of: chat).contains(user)
                 let content: Event.Content =
                     Int.random(in: 0..<10, using: &random) < 3

@@ -128,7 +128,8 @@ import Testing
             device = try world.open(path, ada)
             try expectShown(device.store)
             // Made once more it is shown as that, with what was written in it before.
-            let again = try device.append(Event(conversation: chat, author: ada, content: .conversationCreated(kind: .direct, title: "again", participants: [])))
+            let making = Event.Content.conversationCreated(kind: .direct, title: "again", participants: [])
+            let again = try device.append(Event(conversation: chat, author: ada, content: making))
             let row = try #require(try device.store.lobby(of: ada).rows.first)
             #expect(row.title == "again" && row.kind == .direct)
             #expect(try device.store.timeline(of: chat)?.messages.map(\.text) == ["mine"])
