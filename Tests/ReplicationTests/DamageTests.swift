@@ -18,6 +18,20 @@ import Testing
         return (chats, device, try device.append(message("made before the damage was found", in: chats[0], by: ada)))
     }
 
+    /// A session that breaks off behind so many of the hub's frames.
+    private func sync(_ device: Replica, with hub: Hub, framesMax: Int) async throws {
+        let frames = Monitor(0)
+        let line = Between(hub, device) { frame in
+            frames.withLock {
+                $0 += 1
+                return $0 <= framesMax ? frame : nil
+            }
+        }
+        try await eventually { frames.withLock { $0 > framesMax } || line.isSettled || line.hasEnded }
+        line.lose()
+        try await eventually { line.hasEnded }
+    }
+
     @Test func whatIsDamagedComesAgainFromTheHub() async throws {
         try await withWorld { world in
             let (chats, device, pending) = try await talked(in: world)
@@ -201,16 +215,7 @@ import Testing
                 let copy = "\(world.directory)/copy-\(count)"
                 try FileManager.default.copyItem(atPath: path, toPath: copy)
                 let broken = try world.open(copy, ada)
-                let frames = Monitor(0)
-                let line = Between(world.hub, broken) { frame in
-                    frames.withLock {
-                        $0 += 1
-                        return $0 <= count ? frame : nil
-                    }
-                }
-                try await eventually { frames.withLock { $0 > count } || line.isSettled || line.hasEnded }
-                line.lose()
-                try await eventually { line.hasEnded }
+                try await sync(broken, with: world.hub, framesMax: count)
                 try broken.close()
                 let healed = try await world.heal(world.open(copy, ada))
                 for chat in chats {
@@ -292,16 +297,7 @@ import Testing
                 let copy = "\(world.directory)/copy-\(count)", killed = "\(world.directory)/killed-\(count)"
                 try FileManager.default.copyItem(atPath: path, toPath: copy)
                 let broken = try world.open(copy, ada, flushes: false)
-                let frames = Monitor(0)
-                let line = Between(world.hub, broken) { frame in
-                    frames.withLock {
-                        $0 += 1
-                        return $0 <= count ? frame : nil
-                    }
-                }
-                try await eventually { frames.withLock { $0 > count } || line.isSettled || line.hasEnded }
-                line.lose()
-                try await eventually { line.hasEnded }
+                try await sync(broken, with: world.hub, framesMax: count)
                 try FileManager.default.copyItem(atPath: copy, toPath: killed)
                 let lengths = try chats.map { try broken.store.log.lastSeq(of: .conversation($0)) }
                 try broken.close()

@@ -32,6 +32,23 @@ import Testing
         }
     }
 
+    @Test("who types is told to a service's own sessions where it takes part, and nowhere else") func typing() async throws {
+        try await withWorld { world in
+            let hub = try Hub(store: world.hubStore, options: .anyUser(services: [eve]))
+            let its = try await world.hubStore.createConversation(.assistant, author: ada, participants: [eve])
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let service = try await RawPeer(hub, eve) { $0.scope = .everything }
+            let user = try await RawPeer(hub, ada)
+            for chat in [other, its] { user.send(.typing(Typing(conversation: chat, user: ada, isTyping: true))) }
+            func typed() -> [ConversationID] {
+                service.frames.compactMap { frame in if case .typing(let typing) = frame { typing.conversation } else { nil } }
+            }
+            try await eventually { !typed().isEmpty }
+            #expect(typed() == [its])
+            for peer in [service, user] { peer.end() }
+        }
+    }
+
     @Test("A service's replica is a copy of everything, and writes in users' names; a user's does not") func proxy() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
