@@ -3,10 +3,8 @@ internal import ConversationStore
 /// Sets a replica right of which a hub has lost, or never had, the newest events of some logs: the store is written anew without them, beside the old one,
 /// and takes its place. What was cut off is kept aside, and offered again where this replica made it.
 enum Rewinding {
-    private static func aside(_ path: String) -> String { trimmed(path) + ".rewinding" }
-    private static func old(_ path: String) -> String { trimmed(path) + ".rewound" }
-
-    private static func trimmed(_ path: String) -> String { StoreFiles.resolved(path) }
+    private static func aside(_ path: String) -> String { StoreFiles.resolved(path) + ".rewinding" }
+    private static func old(_ path: String) -> String { StoreFiles.resolved(path) + ".rewound" }
 
     /// Does what a session planned, or what was cut off while it was done.
     static func finish(at path: String, _ options: ReplicaOptions) throws {
@@ -30,10 +28,10 @@ enum Rewinding {
     /// Puts the new store in the old one's place.
     private static func replace(_ path: String) throws {
         // Killed behind it, the old one lies where the next opening removes it.
-        if try StoreFiles.exchange(aside(path), with: trimmed(path)) { return StoreFiles.remove(aside(path)) }
+        if try StoreFiles.exchange(aside(path), with: StoreFiles.resolved(path)) { return StoreFiles.remove(aside(path)) }
         try removeOld(path)
-        try StoreFiles.rename(trimmed(path), to: old(path))
-        try StoreFiles.rename(aside(path), to: trimmed(path))
+        try StoreFiles.rename(StoreFiles.resolved(path), to: old(path))
+        try StoreFiles.rename(aside(path), to: StoreFiles.resolved(path))
         StoreFiles.remove(old(path))
     }
 
@@ -46,7 +44,7 @@ enum Rewinding {
     }
 
     private static func giveNameBack(to path: String) throws {
-        if !StoreFiles.exists(path), hasOld(path) { try StoreFiles.rename(old(path), to: trimmed(path)) }
+        if !StoreFiles.exists(path), hasOld(path) { try StoreFiles.rename(old(path), to: StoreFiles.resolved(path)) }
     }
 
     /// The old one's work is done, if it is this replica that took its place: somebody may have put another store there while it had no name.
