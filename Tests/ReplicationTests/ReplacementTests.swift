@@ -166,8 +166,11 @@ import Testing
         }
     }
 
-    @Test("a link to it stays one, and nothing is left beside it") func linked() async throws {
+    @Test("a link to it stays one, and nothing is left beside it", arguments: [true, false]) func linked(_ exchangesNames: Bool) async throws {
         try await withWorld { world in
+            let disk = SimulatedDisk(world.directory)
+            defer { disk.remove() }
+            disk.exchangesNames = exchangesNames
             let (path, _) = try await device(world, messages: 3)
             let place = world.directory + "/elsewhere"
             try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
@@ -175,6 +178,10 @@ import Testing
             try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: place + "/store")
             for _ in 0..<2 { _ = try Replica.salvage(at: path) }
             #expect(try FileManager.default.destinationOfSymbolicLink(atPath: path) == place + "/store")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: place) == ["store"])
+            // Killed between two renamings: the link leads nowhere.
+            try FileManager.default.moveItem(atPath: place + "/store", toPath: place + "/store.rewound")
+            try Replica.recover(at: path)
             #expect(try FileManager.default.contentsOfDirectory(atPath: place) == ["store"])
             #expect(try world.open(path, ada).outbox.count == 1)
         }

@@ -211,7 +211,7 @@ enum Directory {
     }
 
     /// The path of what a name leads to, be it there or not yet: what lies beside that lies on the same disk.
-    static func resolved(_ path: String) -> String {
+    static func resolved(_ path: String, hops: Int = 8) -> String {
         func real(_ path: String) -> String? {
             guard let found = realpath(path, nil) else { return nil }
             defer { free(found) }
@@ -220,8 +220,18 @@ enum Directory {
         var path = path
         while path.utf8.count > 1, path.hasSuffix("/") { path.removeLast() }
         if let found = real(path) { return found }
+        // A link whose end has no name just now.
+        if hops > 0, let target = link(path) { return resolved(target.hasPrefix("/") ? target : parent(path) + "/" + target, hops: hops - 1) }
         guard let parent = real(parent(path)), let name = path.split(separator: "/").last else { return path }
         return parent == "/" ? "/" + name : parent + "/" + name
+    }
+
+    private static func link(_ path: String) -> String? {
+        let count = Int(PATH_MAX)
+        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            filled = buffer.withMemoryRebound(to: CChar.self) { max(0, readlink(path, $0.baseAddress!, count)) }
+        }
+        return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
 
     /// Whether two paths lead to one directory.

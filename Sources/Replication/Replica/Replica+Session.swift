@@ -197,7 +197,10 @@ extension Replica {
     private func signedNotes(_ welcome: Welcome) throws -> String {
         let kept = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.checkpoint) }.map { String(decoding: $0, as: UTF8.self) }
         var text = "\nkey: \(try savedKey()?.description ?? "none")"
-        for (name, note) in [("kept", kept ?? ""), ("new", welcome.checkpoint)] where !note.isEmpty { text += "\n\(name):\n\(note)" }
+        for (name, note) in [("kept", kept ?? ""), ("new", welcome.checkpoint)] where !note.isEmpty {
+            // One that is not signed may be of any length.
+            text += "\n\(name):\n\(String(decoding: note.utf8.prefix(Self.noteBytesMax), as: UTF8.self))"
+        }
         return text
     }
 
@@ -208,7 +211,7 @@ extension Replica {
         try? side.write { try $0.put(SyncTables.state, ReplicaState.Key.evidence, Array((before.map { $0 + "\n" } ?? "").utf8) + Array(text.utf8)) }
     }
 
-    private static let evidenceBytesMax = 16 << 10
+    private static let evidenceBytesMax = 16 << 10, noteBytesMax = 4 << 10
 
     // The session's course.
 

@@ -62,6 +62,8 @@ public final class Replica: Sendable {
     /// - Parameter user: whose it is; needed to make one.
     /// - Throws: `EventLogError`; `ReplicaError`: `notReplica`, `otherUser`.
     public static func open(at path: String, user: UserID?, options: ReplicaOptions = ReplicaOptions()) throws -> Replica {
+        // The working directory may be another one behind that.
+        let path = [".", ".."].contains(path.split(separator: "/").last) ? StoreFiles.resolved(path) : path
         try Rewinding.finish(at: path, options)
         return try Replica(path, user, options)
     }

@@ -3,11 +3,13 @@ internal import ConversationStore
 /// Sets a replica right of which a hub has lost, or never had, the newest events of some logs: the store is written anew without them, beside the old one,
 /// and takes its place. What was cut off is kept aside, and offered again where this replica made it.
 enum Rewinding {
-    private static func aside(_ path: String) -> String { StoreFiles.resolved(path) + ".rewinding" }
-    private static func old(_ path: String) -> String { StoreFiles.resolved(path) + ".rewound" }
+    // Of a path that was resolved once: what it leads to gets other names meanwhile.
+    private static func aside(_ path: String) -> String { path + ".rewinding" }
+    private static func old(_ path: String) -> String { path + ".rewound" }
 
     /// Does what a session planned, or what was cut off while it was done.
     static func finish(at path: String, _ options: ReplicaOptions) throws {
+        let path = StoreFiles.resolved(path)
         try StoreReplacement.checkNone(of: path)
         // Next to always there is nothing to do.
         let isPlanned = try plan(at: path) != nil
@@ -16,7 +18,10 @@ enum Rewinding {
         defer { replacement.end() }
         try giveNameBack(to: path)
         StoreFiles.remove(aside(path))
-        if StoreFiles.exists(path) { try removeOld(path) }
+        if StoreFiles.exists(path), hasOld(path) {
+            try checkSuccessor(path, at: path)
+            try discardOld(path)
+        }
         guard let (rewind, anew, retract) = try plan(at: path) else { return }
         let plan = try [rewind, retract].compactMap { try $0.map { try ReplicaState.rewind($0) } }.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: min) }
         // A session plans one of the three; should more be there, what stands beside a gone cursor is compared anyway.
@@ -28,15 +33,25 @@ enum Rewinding {
     /// Puts the new store in the old one's place.
     private static func replace(_ path: String) throws {
         // Killed behind it, the old one lies where the next opening removes it.
-        if try StoreFiles.exchange(aside(path), with: StoreFiles.resolved(path)) { return StoreFiles.remove(aside(path)) }
-        try removeOld(path)
-        try StoreFiles.rename(StoreFiles.resolved(path), to: old(path))
-        try StoreFiles.rename(aside(path), to: StoreFiles.resolved(path))
-        StoreFiles.remove(old(path))
+        if try StoreFiles.exchange(aside(path), with: path) { return StoreFiles.remove(aside(path)) }
+        if hasOld(path) {
+            try checkSuccessor(path, at: aside(path))
+            StoreFiles.remove(old(path))
+        }
+        try StoreFiles.rename(path, to: old(path))
+        try StoreFiles.rename(aside(path), to: path)
+        try discardOld(path)
+    }
+
+    /// Under the name that any opening clears: half removed it would be in the way of the next.
+    private static func discardOld(_ path: String) throws {
+        try StoreFiles.rename(old(path), to: aside(path))
+        StoreFiles.remove(aside(path))
     }
 
     /// Where names cannot be exchanged, a replica whose process was killed between two renamings has none: whoever looks for it gives it back.
     static func recover(at path: String) throws {
+        let path = StoreFiles.resolved(path)
         guard !StoreFiles.exists(path), hasOld(path) else { return }
         let replacement = try StoreReplacement(of: path)
         defer { replacement.end() }
@@ -44,28 +59,16 @@ enum Rewinding {
     }
 
     private static func giveNameBack(to path: String) throws {
-        if !StoreFiles.exists(path), hasOld(path) { try StoreFiles.rename(old(path), to: StoreFiles.resolved(path)) }
+        if !StoreFiles.exists(path), hasOld(path) { try StoreFiles.rename(old(path), to: path) }
     }
 
-    /// The old one's work is done, if it is this replica that took its place: somebody may have put another store there while it had no name.
-    private static func removeOld(_ path: String) throws {
-        guard hasOld(path) else { return }
-        guard isSuccessor(path) else {
-            throw ReplicaError(
-                .notReplica,
-                "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again"
-            )
-        }
-        StoreFiles.remove(old(path))
-    }
-
-    /// Whether a store is, as far as can be read, the replica that was to take the old one's place: either may be damaged.
-    private static func isSuccessor(_ path: String) -> Bool {
-        switch Result(catching: { try user(of: path) }) {
-        case .success(let user?): [user, nil].contains(try? self.user(of: old(path)))
-        case .success(nil): false
-        case .failure: true
-        }
+    /// The old one's work is done, if it is this replica that takes its place: somebody may have put another store there while it had no name.
+    private static func checkSuccessor(_ path: String, at place: String) throws {
+        // The old one may be damaged.
+        if let user = try user(of: place), [user, nil].contains(try? self.user(of: old(path))) { return }
+        throw ReplicaError(
+            .notReplica,
+            "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again")
     }
 
     /// Whether a replica lies there whose place another one was to take.
@@ -94,6 +97,7 @@ enum Rewinding {
     ///
     /// - Returns: events that were saved, of these those that are kept beside their logs until the hub has been asked, and what was lost, for people.
     static func salvage(_ path: String, _ user: UserID?, _ options: ReplicaOptions) throws -> (saved: Int, aside: Int, lost: [String]) {
+        let path = StoreFiles.resolved(path)
         let replacement = try StoreReplacement(of: path)
         defer { replacement.end() }
         return try salvage(path, user, options, contradicted: [])
