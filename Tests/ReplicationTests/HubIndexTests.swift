@@ -6,12 +6,14 @@ import Testing
 
 /// What a hub finds that changed for a user.
 @Suite("A hub's index") struct HubIndexTests {
-    @Test("what changed is found by looking at the last changes as by looking at all that is the user's; what was left before is passed over")
-    func changes() async throws {
+    @Test(
+        "what changed is found by looking at the last changes as by looking at all that is the user's; what was left before is passed over",
+        arguments: [1 << 16, 64, 2])
+    func changes(_ recentMax: Int) async throws {
         try await withWorld { world in
             var random = SeededGenerator(seed: 20)
             let users = [ada, bob, eve]
-            var folded = HubIndex()
+            var folded = HubIndex(recentMax: recentMax)
             var chats: [ConversationID] = []
             for _ in 0..<30 {
                 let people = Bool.random(using: &random) ? [bob] : []

@@ -20,7 +20,7 @@ package enum StoreFiles {
             guard try Directory.exchange(source, target) else { return false }
             try Directory.sync(Directory.parent(target))
             return true
-        } catch let error as SystemError {
+        } catch {
             throw error.typed
         }
     }

@@ -24,13 +24,15 @@ package struct HubIndex {
     /// Logs in the order of their changes: of each that changed behind `recentFrom` the last change is here, and maybe earlier ones.
     private var recent: [(position: Position, log: LogID)] = []
     private var recentFrom: Position = 0
-    private static let recentMax = 1 << 16
+    private let recentMax: Int
     /// Everything up to here is in the index.
     package private(set) var position: Position = 0
 
-    package init() {}
+    /// - Parameter recentMax: how many changes are looked up one by one; of what is older all logs of a user are looked at.
+    package init(recentMax: Int = 1 << 16) { self.recentMax = recentMax }
 
     package init(_ store: EventStore) throws {
+        self.init()
         try store.forEachLogPlace { place in
             var new = Place(lastSeq: place.lastSeq, lastPosition: place.lastPosition)
             switch place.log {
@@ -81,9 +83,9 @@ package struct HubIndex {
             return
         }
         recent.append((position, log))
-        guard recent.count > Self.recentMax else { return }
-        recentFrom = recent[Self.recentMax / 2 - 1].position
-        recent.removeFirst(Self.recentMax / 2)
+        guard recent.count > recentMax else { return }
+        recentFrom = recent[recentMax / 2 - 1].position
+        recent.removeFirst(recentMax / 2)
     }
 
     /// The logs that changed behind a position, each once, if that is known and fewer changes are to be looked at than `countMax`.

@@ -10,8 +10,51 @@ enum Standing {
     case awaited
     /// It does not come: the scope leaves it out, or it lies in a hole.
     case elsewhere
+}
 
-    fileprivate var isErased: Bool { if case .erased = self { true } else { false } }
+/// What entries of an outbox have come to, before it is written.
+private struct Outcome {
+    /// Those that leave.
+    var gone: [OutboxEntry] = []
+    /// Those that stay, and have failed now.
+    var failed: [OutboxEntry] = []
+    /// Those that stay otherwise, changed.
+    var kept: [OutboxEntry] = []
+    /// The hub's events that entries stand there as, under other ids of this replica than it knows.
+    var own: [RecordedEvent] = []
+
+    var isEmpty: Bool { gone.isEmpty && failed.isEmpty && kept.isEmpty }
+    /// Conversations of which something else is pending.
+    var touched: Set<ConversationID> { Set((gone + failed + kept).map(\.event.conversation)) }
+
+    /// Takes an entry that the hub says it has recorded for what it stands there as.
+    ///
+    /// - Returns: whether nothing has come of it that must be written.
+    @discardableResult
+    mutating func take(_ entry: OutboxEntry, _ standing: Standing) -> Bool {
+        switch standing {
+        case .held(let event):
+            gone.append(entry)
+            if let event, entry.isUnderOtherID(event) { own.append(event) }
+        case .erased:
+            var entry = entry
+            entry.fail(OutboxEntry.isOfErased)
+            failed.append(entry)
+        case .elsewhere where !entry.isElsewhere:
+            var entry = entry
+            entry.isElsewhere = true
+            kept.append(entry)
+        case .awaited, .elsewhere: return true
+        }
+        return false
+    }
+
+    /// In the transaction that `write` gives.
+    func write(as identity: ReplicaIdentity, _ transaction: inout SideStore.Writing) throws {
+        for entry in gone { try transaction.delete(SyncTables.outbox, Outbox.key(entry.id)) }
+        for entry in failed + kept { try transaction.put(SyncTables.outbox, Outbox.key(entry.id), entry.encoded()) }
+        try Identities.know(own, as: identity, &transaction)
+    }
 }
 
 extension Outbox {
@@ -31,52 +74,34 @@ extension Outbox {
         _ accepted: [Accepted], _ refused: [Refused], newNonce: () -> [UInt8], standing: (OutboxEntry) throws -> Standing
     ) throws -> Answered {
         var result = Answered()
-        var changed: [OutboxEntry] = []
-        var gone: [OutboxEntry] = []
-        var own: [RecordedEvent] = []
+        var outcome = Outcome()
         for answer in accepted {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
             // A repeat of nothing that this user may see: a hub that was set back says so of an old counter, in a conversation that it does not know.
             if answer.isDuplicate, answer.seq == 0 {
                 entry.state = .failed(code: RefusalCode.unknownConversation.rawValue, detail: "what it repeats is not in sight")
-                result.failed += 1
-                changed.append(entry)
+                outcome.failed.append(entry)
                 continue
             }
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             let standing = try standing(entry)
-            if !standing.isErased { count(&entry) }
-            switch standing {
-            case .erased:
-                entry.fail(OutboxEntry.isOfErased)
-                result.failed += 1
-                changed.append(entry)
-            case .held(let event):
-                gone.append(entry)
-                if let event, entry.isUnderOtherID(event) { own.append(event) }
-            case .elsewhere where !entry.isElsewhere:
-                entry.isElsewhere = true
-                changed.append(entry)
+            if case .erased = standing {} else { count(&entry) }
             // Not kept on the disk: the next session asks again.
-            case .awaited, .elsewhere: table.put(entry)
-            }
+            if outcome.take(entry, standing) { table.put(entry) }
         }
         var reborn: ReplicaIdentity?
-        let conflicts = conflicts(refused, but: Set(gone.map(\.id)))
+        let conflicts = conflicts(refused, but: Set(outcome.gone.map(\.id)))
         if !conflicts.isEmpty, conflicts.contains(where: { $0.origin.replica == identity.replica }) {
             reborn = ReplicaIdentity(user: identity.user, nonce: newNonce())
         }
         let again = Set(conflicts.map(\.id))
         for answer in refused {
-            guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
-            if again.contains(entry.id) {
-                continue
-            } else if PlantedBug.dropRefused.isPlanted {
-                gone.append(entry)
+            guard var entry = table.entry(answer.log, answer.replica, answer.counter), !again.contains(entry.id) else { continue }
+            if PlantedBug.dropRefused.isPlanted {
+                outcome.gone.append(entry)
             } else {
                 entry.state = .failed(code: answer.code, detail: answer.detail)
-                result.failed += 1
-                changed.append(entry)
+                outcome.failed.append(entry)
             }
         }
         let next = reborn ?? identity
@@ -86,22 +111,32 @@ extension Outbox {
             entry.wasSent = true
             entry.origin = Origin(replica: next.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = next.nonce
-            changed.append(entry)
+            outcome.kept.append(entry)
         }
-        if changed.isEmpty, gone.isEmpty { return result }
-        try side.write { transaction in
-            if let reborn { try Identities.take(reborn, after: identity, &transaction) }
-            try Identities.know(own, as: next, &transaction)
-            for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
-            for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
-        }
-        identity = next
+        result.failed = outcome.failed.count
         result.isReborn = reborn != nil
-        result.touched = Set((changed + gone).map(\.event.conversation))
-        for entry in changed { table.put(entry) }
-        for entry in gone { table.remove(entry.id) }
-        settleWaiting(result.touched)
+        result.touched = try keep(outcome, as: next) { transaction in
+            if let reborn { try Identities.take(reborn, after: identity, &transaction) }
+        }
         return result
+    }
+
+    /// Writes what entries have come to, in one transaction with what `write` writes.
+    ///
+    /// - Returns: the conversations of which something else is pending now.
+    private func keep(
+        _ outcome: Outcome, as identity: ReplicaIdentity, write: (inout SideStore.Writing) throws -> Void = { _ in }
+    ) throws -> Set<ConversationID> {
+        if outcome.isEmpty { return [] }
+        try side.write { transaction in
+            try write(&transaction)
+            try outcome.write(as: identity, &transaction)
+        }
+        self.identity = identity
+        for entry in outcome.failed + outcome.kept { table.put(entry) }
+        for entry in outcome.gone { table.remove(entry.id) }
+        settleWaiting(outcome.touched)
+        return outcome.touched
     }
 
     /// The hub has it: told once.
@@ -128,18 +163,18 @@ extension Outbox {
     /// Events have come from the hub: those that were this replica's own leave the outbox, and so does what was accepted and is held by now.
     func confirmed(_ events: [RecordedEvent], standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
         if isEmpty { return [] }
-        var gone: [OutboxEntry] = []
+        var outcome = Outcome()
         var logs: Set<LogID> = []
         for event in events {
             logs.insert(event.log)
             // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
             if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.isRecorded(as: event) {
-                gone.append(entry)
+                outcome.gone.append(entry)
             }
         }
-        settled.accepted += gone.count { !$0.isCounted }
-        let known = Set(gone.map(\.id))
-        return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, but: gone, standing)
+        settled.accepted += outcome.gone.count { !$0.isCounted }
+        let known = Set(outcome.gone.map(\.id))
+        return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, with: outcome, standing)
     }
 
     /// What some hub may know and has not accepted: what is offered anew, as a hub had lost it, what was sent and is not answered, and what failed.
@@ -160,7 +195,7 @@ extension Outbox {
     func strikeStanding(
         own: Identities.Own, evenSent: Bool, _ forEachEvent: (LogID, _ body: (RecordedEvent) -> Void) throws -> Void
     ) throws -> Set<ConversationID> {
-        var gone: [OutboxEntry] = [], found: [RecordedEvent] = [], failed: [OutboxEntry] = []
+        var outcome = Outcome()
         let candidates = evenSent ? unaccepted : unaccepted.filter(\.isFailed)
         for (log, candidates) in Dictionary(grouping: candidates, by: \.event.log).sorted(by: { $0.key < $1.key }) {
             var rest = Dictionary(grouping: candidates, by: \.origin.hlc)
@@ -172,16 +207,15 @@ extension Outbox {
                     return
                 }
                 let entry = rest[event.origin.hlc]!.remove(at: place)
-                gone.append(entry)
-                if entry.isUnderOtherID(event) { found.append(event) }
+                outcome.take(entry, .held(as: event))
             }
             for var entry in rest.values.joined() where doubtful.contains(entry.id) && !entry.isFailed {
                 entry.state = OutboxEntry.isErasedPerhaps
-                failed.append(entry)
+                outcome.failed.append(entry)
             }
         }
-        settled.accepted += gone.count { !$0.isCounted }
-        return try settle([], but: gone, failed: failed, own: found) { _ in .awaited }
+        settled.accepted += outcome.gone.count { !$0.isCounted }
+        return try settle([], with: outcome) { _ in .awaited }
     }
 
     /// What was accepted can be compared now.
@@ -189,39 +223,14 @@ extension Outbox {
         try settle(table.acceptedLogs.flatMap { table.accepted(in: $0) }, standing)
     }
 
-    /// Accepted entries that are held by now leave, with those that do anyway; that others do not come is kept.
+    /// Accepted entries that are held by now leave, with what came of others; that they do not come is kept.
     private func settle(
-        _ accepted: [OutboxEntry], but others: [OutboxEntry] = [], failed: [OutboxEntry] = [], own known: [RecordedEvent] = [],
-        _ standing: (OutboxEntry) throws -> Standing
+        _ accepted: [OutboxEntry], with outcome: Outcome = Outcome(), _ standing: (OutboxEntry) throws -> Standing
     ) throws -> Set<ConversationID> {
-        var gone = others, failed = failed, kept: [OutboxEntry] = [], own = known
-        for var entry in accepted {
-            switch try standing(entry) {
-            case .erased:
-                entry.fail(OutboxEntry.isOfErased)
-                failed.append(entry)
-            case .held(let event):
-                gone.append(entry)
-                if let event, entry.isUnderOtherID(event) { own.append(event) }
-            case .elsewhere where !entry.isElsewhere:
-                entry.isElsewhere = true
-                kept.append(entry)
-            case .awaited, .elsewhere: break
-            }
-        }
-        kept += failed
-        settled.failed += failed.count
-        if gone.isEmpty, kept.isEmpty { return [] }
-        try side.write { transaction in
-            for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
-            for entry in kept { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
-            try Identities.know(own, as: identity, &transaction)
-        }
-        for entry in gone { table.remove(entry.id) }
-        for entry in kept { table.put(entry) }
-        let touched = Set((gone + failed).map(\.event.conversation))
-        settleWaiting(touched)
-        return touched
+        var outcome = outcome
+        for entry in accepted { outcome.take(entry, try standing(entry)) }
+        settled.failed += outcome.failed.count
+        return try keep(outcome, as: identity)
     }
 }
 

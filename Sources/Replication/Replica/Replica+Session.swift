@@ -372,9 +372,12 @@ extension Replica {
         return tree.root()
     }
 
+    /// Logs that may hold what no head vouched for, each with the last seq for which one did.
+    var unvouched: [LogID: Seq] { state.withLock { $0.unvouched } }
+
     /// The logs that may hold what no head vouched for, with their heads as they are here.
     func unvouchedHeads() throws -> [HeadsFrame.Item] {
-        try state.withLock { $0.unvouched }.keys.sorted().map { log in
+        try unvouched.keys.sorted().map { log in
             let size = try store.log.lastSeq(of: log)
             return HeadsFrame.Item(log: log, head: LogHead(size: size, root: try root(of: log, at: size)))
         }

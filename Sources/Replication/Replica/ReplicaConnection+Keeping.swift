@@ -82,6 +82,7 @@ extension ReplicaConnection {
         unvouchedParts.formUnion(kept.extended)
         for note in notes where note.head != nil {
             unvouched[note.log] = nil
+            ahead[note.log] = nil
             unvouchedParts.remove(note.log)
         }
     }

@@ -55,6 +55,10 @@ public final class ReplicaConnection: @unchecked Sendable {
     var unvouchedParts: Set<LogID> = []
     /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
     private var isInDoubt = false
+    /// Logs that this session's hub was told of: they may be held further than what it tells of a part says, in the lot under way or in one that is to begin.
+    /// Until they are whole they are named in the next session too, or all that lies behind that part would come again. Each with the last seq that was vouched
+    /// for before.
+    var ahead: [LogID: Seq] = [:]
     /// Logs of which the hub has something else, with the last seq that stays.
     var retracts: [LogID: Seq] = [:]
     /// What the hub said while it was asked.
@@ -268,8 +272,9 @@ public final class ReplicaConnection: @unchecked Sendable {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
         try checkHub(progress.cursor)
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
-        if isInDoubt { return laterProgress = (progress, unvouched, place) }
-        try replica.progressed(progress, unvouched: unvouched, place: place)
+        let named = unvouched.merging(ahead) { now, _ in now }
+        if isInDoubt { return laterProgress = (progress, named, place) }
+        try replica.progressed(progress, unvouched: named, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
     }
 
@@ -343,6 +348,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         let heads = try replica.unvouchedHeads()
         if heads.isEmpty, !replica.namesPart { return }
         isInDoubt = true
+        if replica.namesPart { ahead = replica.unvouched }
         perform(session.compare(HeadsFrame(heads: heads, isProbe: false, isLast: replica.namesPart)))
         perform(session.ping())
     }

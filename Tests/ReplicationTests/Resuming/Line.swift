@@ -19,14 +19,16 @@ final class Line: Sendable {
 
     /// - Parameters:
     ///   - isLost: whether the connection is lost before the hub's next message, as it stands then.
+    ///   - isLate: whether a message of the hub's does not come before that.
     ///   - hello: changes what the hub gets as HELLO.
     init(
         _ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, isLost: @escaping @Sendable (Record, Frame) -> Bool = { _, _ in false },
+        isLate: @escaping @Sendable (Frame) -> Bool = { _ in false },
         hello: @escaping @Sendable (inout Hello) -> Void = { _ in }
     ) {
         let upper = hub.connect(
             send: { [record, ends] bytes in
-                guard let frame = try? Frame(decoding: bytes) else { return }
+                guard let frame = try? Frame(decoding: bytes), !isLate(frame) else { return }
                 let (passes, isNewlyLost) = record.withLock { record -> (Bool, Bool) in
                     if record.isLost { return (false, false) }
                     record.isLost = isLost(record, frame)

@@ -45,7 +45,14 @@ import Testing
     }
 
     @Test("However often it breaks off, it comes to its end", .timeLimit(.minutes(20)), arguments: [3, 5, 8], [false, true])
-    func again(_ messages: Int, isWritten: Bool) async throws {
+    func again(_ messages: Int, isWritten: Bool) async throws { try await breakOff(messages, isWritten: isWritten) { _, _ in false } }
+
+    @Test("and costs no more where it breaks off before the hub has answered what it was asked first", .timeLimit(.minutes(20)), arguments: [2, 3, 5])
+    func early(_ messages: Int) async throws {
+        try await breakOff(messages, isWritten: false) { round, frame in if case .pong = frame { round % 2 == 0 } else { false } }
+    }
+
+    private func breakOff(_ messages: Int, isWritten: Bool, isLate: @escaping @Sendable (_ round: Int, Frame) -> Bool) async throws {
         try await withWorld(Self.small) { world in
             let talks = try await Talks(world, count: 40, rounds: 6)
             let whole = try world.device(bob)
@@ -58,9 +65,15 @@ import Testing
             while device.cursor == nil, rounds < 200 {
                 rounds += 1
                 // The first screen comes as a whole or not at all; then so many messages of what is missing.
-                let record = try await Line(world.hub, device) { record, frame in
-                    record.hello?.progress == nil ? record.progress.count > 1 : frame.hasEvents && record.down.count { $0.hasEvents } >= messages
-                }.run()
+                let record = try await Line(
+                    world.hub, device,
+                    isLost: { [rounds] record, frame in
+                        // Without what is late it would wait for ever at the end.
+                        if case .caughtUp = frame, isLate(rounds, .pong(0)) { return true }
+                        return record.hello?.progress == nil ? record.progress.count > 1 : frame.hasEvents && record.down.count { $0.hasEvents } >= messages
+                    },
+                    isLate: { [rounds] in isLate(rounds, $0) }
+                ).run()
                 if let failure = record.failure { Issue.record("\(failure)") }
                 sent += record.eventsSent
                 if let begun = record.hello?.progress, begun.partThrough > 0 {
