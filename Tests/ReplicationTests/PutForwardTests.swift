@@ -163,6 +163,43 @@ import Testing
         }
     }
 
+    @Test("nor where a hub that knew the message for long names another event of its log") func editedElsewhere() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            try keep(world, as: "old")
+            let base = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: base))
+            var device = try await world.heal(world.device(ada))
+            try device.append(Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "two", replyTo: base))))
+            device = try await world.heal(device)
+            try keep(world, as: "new")
+            try put(world, "old")
+            device = try await world.heal(device)
+            try device.edit(try #require(device.outbox.first).id, text: "three")
+            try put(world, "new")
+            device = try await world.heal(device)
+            _ = try await world.hubStore.append(message("four", in: chat, by: bob))
+            try world.hubStore.log.erase(log: .conversation(chat), seq: 3)
+            for _ in 0..<2 {
+                try device.retry()
+                let count = Monitor(0)
+                let other = Between(world.hub, device) { frame in
+                    guard case .accepted(var answers) = frame else { return frame }
+                    for place in answers.indices where answers[place].isDuplicate {
+                        answers[place].seq = 4
+                        count.withLock { $0 += 1 }
+                    }
+                    return .accepted(answers)
+                }
+                try await eventually { other.isSettled || other.hasEnded }
+                other.end()
+                try await eventually { other.hasEnded }
+                #expect(other.failure == nil && count.withLock { $0 } > 0)
+                #expect(device.outbox.map(\.state) == [OutboxEntry.isOfErased])
+            }
+        }
+    }
+
     @Test("what failed in between leaves the outbox: tried again, it would be recorded twice") func failed() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()

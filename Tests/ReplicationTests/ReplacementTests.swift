@@ -42,6 +42,23 @@ import Testing
         }
     }
 
+    @Test("Another store that has the name of one that was to be replaced is left alone", arguments: [false, true])
+    func anothers(_ isGone: Bool) async throws {
+        try await withWorld { world in
+            let (path, _) = try await device(world, messages: 3)
+            let other = try ConversationStore.open(at: path + ".rewound")
+            let hub = try Hub(store: other, options: .anyUser())
+            hub.shutdown()
+            try other.close()
+            if isGone { try FileManager.default.removeItem(atPath: path) } else { try world.open(path, ada).close() }
+            try Replica.recover(at: path)
+            #expect(FileManager.default.fileExists(atPath: path) == !isGone)
+            var options = ConversationStoreOptions()
+            options.access = .existing
+            try ConversationStore.open(at: path + ".rewound", options: options).close()
+        }
+    }
+
     @Test("Whoever comes beside it is told to come again, or is in time: what they write is there afterwards, and it is set right all the same")
     func beside() async throws {
         try await withWorld { world in

@@ -128,6 +128,71 @@ import Testing
         }
     }
 
+    @Test("nor is it held against a hub that offers the log, as its user left and came back", .timeLimit(.minutes(20))) func offered() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let other = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let device = try world.device(ada)
+            try await world.sync(device)
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob))
+            let liar = Between(world.hub, device) { frame in
+                if case .caughtUp = frame { return nil }
+                guard case .events(var events) = frame.asEvents, let item = events.items.last,
+                    var event = try? EventCodec.decode(envelope: item.envelope, body: item.body), event.log == .conversation(chat)
+                else { return frame }
+                for place in events.logs.indices { events.logs[place].head = nil }
+                event.hlc = HLC(rawValue: event.hlc.rawValue - 1)
+                for number in 0..<3 {
+                    event.seq += 1
+                    event.origin.counter += 1
+                    event.event.content = .messageSent(Event.Message(id: .random(), role: .user, text: "made up \(number)"))
+                    let (envelope, body) = EventCodec.encode(event)
+                    events.items.append(EventsFrame.Item(envelope: envelope, body: body, commitment: nil))
+                }
+                return .events(events)
+            }
+            try await eventually { try device.store.log.lastSeq(of: .conversation(chat)) == 5 }
+            // Later by the hub's clock: this is what HELLO names, and the cursor holds.
+            _ = try await world.hubStore.append(message("later", in: other, by: bob))
+            try await eventually { try device.store.log.lastSeq(of: .conversation(other)) == 2 }
+            liar.end()
+            try await eventually { liar.hasEnded }
+            for content in [Event.Content.participantLeft(ada), .participantJoined(ada)] {
+                _ = try await world.hubStore.append(Event(conversation: chat, author: bob, content: content))
+            }
+            let healed = try await world.heal(device)
+            #expect(try healed.evidence == nil && healed.lostEvents().count == 3)
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
+
+    @Test("a head vouches only for events that came with it", .timeLimit(.minutes(20))) func elsewhere() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let other = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let device = try world.device(ada)
+            try await world.sync(device)
+            let isLate = Monitor(true)
+            let liar = Between(world.hub, device) { frame in
+                if case .caughtUp = frame, isLate.withLock({ $0 }) { return nil }
+                guard case .events(var events) = frame.asEvents else { return frame }
+                for place in events.logs.indices where events.logs[place].log == .conversation(chat) { events.logs[place].head = nil }
+                if events.logs.contains(where: { $0.log == .conversation(other) }), !events.logs.contains(where: { $0.log == .conversation(chat) }) {
+                    events.logs.append(LogNote(log: .conversation(chat), head: LogHead(size: 2, root: DamagedLogs.unknownRoot)))
+                    isLate.withLock { $0 = false }
+                }
+                return .events(events)
+            }
+            _ = try await world.hubStore.append(message("one", in: chat, by: bob))
+            try await eventually { try device.store.log.lastSeq(of: .conversation(chat)) == 2 }
+            _ = try await world.hubStore.append(message("two", in: other, by: bob))
+            try await eventually { liar.hasEnded }
+            #expect(liar.failure == .badPeer)
+            let healed = try await world.heal(device)
+            #expect(try healed.evidence == nil)
+        }
+    }
+
     @Test("own events among them are asked about again as they were sent; what was made up in this replica's name is not sent", .timeLimit(.minutes(20)))
     func ownAmongThem() async throws {
         try await withWorld { world in

@@ -21,8 +21,9 @@ package final class PreparedRun: @unchecked Sendable {
     let run: DecodedRun
     /// Of envelopes and bodies.
     private(set) var rawBytes = 0
-    /// The newest clock of the hub's among the events.
+    /// The newest clock of the hub's among the events, and the place of the first that has it.
     private(set) var hlc = HLC(rawValue: 0)
+    private var newestPlace = 0
     /// What positions in the run are counted from in the store that keeps it.
     private var base: Position = 0
 
@@ -46,7 +47,7 @@ package final class PreparedRun: @unchecked Sendable {
             for place in slice.range {
                 try checker.check(run, at: place)
                 rawBytes += checker.envelope.count + checker.body.count
-                hlc = max(hlc, HLC(rawValue: run.events[place].hlc))
+                if run.events[place].hlc > hlc.rawValue { (hlc, newestPlace) = (HLC(rawValue: run.events[place].hlc), place) }
                 guard hasher != nil else { continue }
                 guard let leaf = hasher!.leaf(run.events[place].seq, checker.envelope.bytes, checker.body.bytes, run.commitments[place]) else {
                     throw Self.saltMissing(slice.log, run.events[place].seq)
@@ -58,6 +59,9 @@ package final class PreparedRun: @unchecked Sendable {
     }
 
     package var eventCount: Int { run.events.count }
+
+    /// The newest event by the hub's clock; `nil` if there is none.
+    package func newest() throws -> RecordedEvent? { eventCount == 0 ? nil : try run.recorded(at: newestPlace) }
 
     /// Gives the events their positions in the store that keeps them.
     func move(to first: Position) { base = first - SegmentCodec.position }

@@ -51,8 +51,9 @@ private struct Outcome {
 
     /// In the transaction that `write` gives.
     func write(as identity: ReplicaIdentity, _ transaction: inout SideStore.Writing) throws {
-        for entry in gone { try transaction.delete(SyncTables.outbox, Outbox.key(entry.id)) }
         for entry in failed + kept { try transaction.put(SyncTables.outbox, Outbox.key(entry.id), entry.encoded()) }
+        // Last, as in memory: a hub may say two things of one entry.
+        for entry in gone { try transaction.delete(SyncTables.outbox, Outbox.key(entry.id)) }
         try Identities.know(own, as: identity, &transaction)
     }
 }

@@ -20,16 +20,24 @@ final class Outbox {
     var entries: [OutboxEntry] { table.all }
     var isEmpty: Bool { table.isEmpty }
 
-    init(_ side: SideStore, identity: ReplicaIdentity) throws {
+    convenience init(_ side: SideStore, identity: ReplicaIdentity) throws {
+        self.init(side, try side.read { try Self.entries(in: $0) }, identity: identity)
+    }
+
+    static func entries(in transaction: borrowing SideStore.Reading) throws -> [OutboxEntry] {
+        var found: [OutboxEntry] = []
+        try transaction.forEach(SyncTables.outbox, from: []) { key, value in
+            found.append(try value.withUnsafeBytes { try OutboxEntry(id: Self.id(key), decoding: $0) })
+            return true
+        }
+        return found
+    }
+
+    /// - Parameter entries: what the side store has.
+    init(_ side: SideStore, _ entries: [OutboxEntry], identity: ReplicaIdentity) {
         self.side = side
         self.identity = identity
-        var found: [OutboxEntry] = []
-        try side.read { transaction in
-            try transaction.forEach(SyncTables.outbox, from: []) { key, value in
-                found.append(try value.withUnsafeBytes { try OutboxEntry(id: Self.id(key), decoding: $0) })
-                return true
-            }
-        }
+        var found = entries
         if PlantedBug.loseOutbox.isPlanted { found = [] }
         for entry in found { table.put(entry) }
         nextID = (found.last?.id ?? 0) + 1

@@ -30,6 +30,7 @@ enum Identities {
 
     /// Keeps in mind that events are this replica's own, under whose id they may stand.
     static func know(_ events: [RecordedEvent], as identity: ReplicaIdentity, _ transaction: inout SideStore.Writing) throws {
+        if events.isEmpty { return }
         let own = try own(in: { try transaction.get(SyncTables.state, $0) }, identity)
         let new = events.filter { !own.contains($0) }.flatMap { encode($0) }
         if new.isEmpty { return }

@@ -3,12 +3,14 @@ internal import EventLog
 /// Events that are kept aside, in the side store: what a hub had and lost, and what may be that.
 enum Lost {
     static func read(_ side: SideStore, in table: SideStore.TableName = SyncTables.lost) throws -> [RecordedEvent] {
+        try side.read { try read($0, in: table) }
+    }
+
+    static func read(_ transaction: borrowing SideStore.Reading, in table: SideStore.TableName = SyncTables.lost) throws -> [RecordedEvent] {
         var events: [RecordedEvent] = []
-        try side.read { transaction in
-            try transaction.forEach(table, from: []) { _, value in
-                events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
-                return true
-            }
+        try transaction.forEach(table, from: []) { _, value in
+            events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+            return true
         }
         return events
     }

@@ -35,21 +35,21 @@ struct Previews {
     /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
     private(set) var areVouched: Bool
 
-    init(_ side: SideStore) throws {
+    init(_ side: SideStore) throws { self = try side.read { try Self(side, $0) } }
+
+    init(_ side: SideStore, _ transaction: borrowing SideStore.Reading) throws {
         self.side = side
         var found: [ConversationID: Part] = [:]
         var events: [ConversationID: [RecordedEvent]] = [:]
-        areVouched = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.unvouched) == nil }
-        try side.read { transaction in
-            try transaction.forEach(SyncTables.previews, from: []) { key, value in
-                guard key.count == 24, let id = ConversationID(bytes: key.prefix(16)) else { throw CodecError(.badValue) }
-                if key.suffix(8).allSatisfy({ $0 == 0 }) {
-                    found[id] = try value.withUnsafeBytes { try Part(decoding: $0) }
-                } else {
-                    events[id, default: []].append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
-                }
-                return true
+        areVouched = try transaction.get(SyncTables.state, ReplicaState.Key.unvouched) == nil
+        try transaction.forEach(SyncTables.previews, from: []) { key, value in
+            guard key.count == 24, let id = ConversationID(bytes: key.prefix(16)) else { throw CodecError(.badValue) }
+            if key.suffix(8).allSatisfy({ $0 == 0 }) {
+                found[id] = try value.withUnsafeBytes { try Part(decoding: $0) }
+            } else {
+                events[id, default: []].append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
             }
+            return true
         }
         for (id, events) in events {
             guard let part = found[id] else { continue }

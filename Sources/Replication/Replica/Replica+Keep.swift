@@ -23,6 +23,10 @@ struct Kept {
     var mended: [LogID] = []
     /// Those of them that have the hub's head now.
     var fitted: [LogID] = []
+    /// Logs of which the hub's head was compared with what is held now, and of which more need not be vouched for: it agrees, or is in dispute.
+    var judged: [LogID] = []
+    /// Logs of which events came with a head, be it of what is held now or of less: as much as a newest part needs.
+    var headed: [LogID] = []
     /// Logs of which doubtful events do not lead to the hub's head: nothing more of them was kept.
     var contradicted: [LogID] = []
     /// Logs of which what came does not lead to the hub's head, while all is compared: nothing more of them was kept. If the comparison finds no difference,
@@ -103,6 +107,7 @@ extension Replica {
                 kept[index].events = run.eventCount
                 kept[index].place = end
             }
+            let newest = try runs.map { try $0.run.newest() }
             let last = try store.log.adoptRuns(runs, foldsLater: isMoreHere) { index, log, lastSeq, tree in
                 guard lastSeq >= damaged.waitsThrough(log) else { throw EventLogError(.invalidArgument, "it waits for what damage took of \(log)") }
                 if hasPreviews { kept[index].events -= state.withLock { $0.previews.count(of: lastSeq + 1..<tree.end + 1, in: log) } }
@@ -112,7 +117,10 @@ extension Replica {
                 guard head.root == tree.root() else {
                     throw ReplicaError(.forked, "the hub's head of \(log) at seq \(head.size) is \(head.root), but its events lead to \(tree.root())")
                 }
+                kept[index].judged.append(log)
+                kept[index].headed.append(log)
             }
+            state.withLock { state in for event in newest { state.note(newest: event) } }
             logs = Array(last.keys)
             // What previews show must not be gone before it is shown from below.
             if hasPreviews { store.log.endFolding() }
@@ -230,6 +238,7 @@ extension Replica {
 
     private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
         var coming = Coming(events, notes)
+        coming.kept.headed = coming.order.filter { coming.notes[$0]?.head != nil }
         for log in coming.order where try !fits(log, &coming) { coming.skipped.insert(log) }
         let taken = events.filter { $0.seq > coming.held[$0.log]! && !coming.skipped.contains($0.log) }
         coming.kept.events += taken.count
@@ -240,6 +249,7 @@ extension Replica {
             }
         }
         if !taken.isEmpty { _ = try store.log.adoptBlocking(taken, secrets: coming.secrets) }
+        state.withLock { $0.note(newest: taken.max { $0.hlc < $1.hlc }) }
         try settlePreviews(coming.order)
         coming.kept.wishes += try settleDamage(coming.order)
         try state.withLock { try confirmed(taken, &$0) }
@@ -263,12 +273,14 @@ extension Replica {
         let new = came.filter { $0.seq > (isWaiting && !state.withLock { $0.previews.has(log) } ? waitsThrough : last) }
         guard let first = new.first else {
             if let error = try contradiction(note?.head, log, last) { try self.note(error, log, heldSeq: last, &coming.kept) }
+            if note?.head?.size == last { coming.kept.judged.append(log) }
             return false
         }
         guard first.seq == last + 1, !isWaiting else {
             if let head = note?.head, head.size != came.last?.seq { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
             if try extendPart(of: log, with: new, note?.head, &coming.kept) {
                 coming.kept.extended.append(log)
+                if note?.head != nil { coming.kept.judged.append(log) }
             } else if new.last!.seq > waitsThrough {
                 coming.kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq))
             }
@@ -285,12 +297,15 @@ extension Replica {
                 return false
             }
         }
-        if let head = note?.head, let error = try contradiction(head, log, heldSeq: last, new, secret) {
-            try self.note(error, log, heldSeq: last, &coming.kept)
-            return false
+        if let head = note?.head {
+            coming.kept.judged.append(log)
+            if let error = try contradiction(head, log, heldSeq: last, new, secret) {
+                try self.note(error, log, heldSeq: last, &coming.kept)
+                return false
+            }
+            coming.kept.fitted.append(log)
         }
         coming.kept.grown[log] = last
-        if note?.head != nil { coming.kept.fitted.append(log) }
         return true
     }
 
@@ -299,6 +314,7 @@ extension Replica {
         try state.withLock { state in
             let known = state.previews.count(of: new[0].seq..<new[0].seq + Seq(new.count), in: log)
             guard let shown = try state.previews.extend(log, with: new, head: head, in: store) else { return false }
+            state.note(newest: new.max { $0.hlc < $1.hlc })
             kept.events += new.count - known
             try confirmed(shown, &state)
             return true

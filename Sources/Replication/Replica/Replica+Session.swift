@@ -78,6 +78,7 @@ extension Replica {
     private func newestBehindCursor(_ state: inout State) throws -> HeldEvent? {
         guard state.cursor != nil || state.part != nil else { return nil }
         var newest = state.previews.newest(in: state.scopeNames).map { HeldEvent($0) }
+        if let other = state.newest, newest.map({ other.hlc > $0.hlc }) ?? true { newest = other }
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
         if !isCompared, let part = state.part { state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) } }
@@ -227,7 +228,7 @@ extension Replica {
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
             state.cursor = cursor
-            state.part = nil
+            (state.part, state.newest) = (nil, nil)
             state.place = place
             // What came behind that place is not covered by it.
             if place >= store.log.lastPosition {
@@ -293,14 +294,26 @@ extension Replica {
             throw ReplicaError(
                 .badPeer, "the hub says that it has recorded event \(entry.origin.counter) of \(log) at seq \(record.seq), where another stands")
         }
-        return entry.isEdited(since: held) ? .erased : .held(as: held)
+        return try entry.isEdited(since: held) || isEdited(entry, state) ? .erased : .held(as: held)
+    }
+
+    /// Whether what is held under a message's id says something else than the entry, wherever the hub says that it has recorded this: of what it knew for long it
+    /// may name the log's end.
+    private func isEdited(_ entry: OutboxEntry, _ state: borrowing State) throws -> Bool {
+        guard case .messageSent(let message) = entry.event.content else { return false }
+        // What came may not be shown yet (`keepTogether`).
+        store.log.endFolding()
+        guard let known = try store.message(in: entry.event.conversation, id: message.id), known.details?.unconfirmed == nil else { return false }
+        let log = entry.event.log
+        let held = try known.seq <= store.log.lastSeq(of: log) ? store.log.event(in: log, at: known.seq) : state.previews.event(in: log, at: known.seq)
+        return held.map { entry.isEdited(since: $0) } ?? false
     }
 
     /// The same of one that was recorded before what is held. Where that is not for this user it never comes: the hub has to be believed, and the event is
     /// kept aside unless it says nothing new.
     private func standingBelow(_ entry: OutboxEntry, _ record: OutboxEntry.Record, _ state: borrowing State) throws -> Standing {
         guard state.previews.lastSeqOfFirst(entry.event.log) > 0 else { return .elsewhere }
-        if try record.isRepeat && saysNothingNew(entry.event) { return .held() }
+        if try record.isRepeat && saysNothingNew(entry.event) { return try isEdited(entry, state) ? .erased : .held() }
         var event = entry.recorded
         event.seq = record.seq
         try side.write { try Lost.put([event], &$0) }

@@ -24,7 +24,10 @@ public final class Replica: Sendable {
         var cursor: Cursor?
         /// In its place, and never beside it: a part is no reason to take this replica for whole.
         var part: ReplicaState.Part?
-        /// Whether the disk has both.
+        /// The newest event by the hub's clock that came since nothing vouches for all. A part tells where the hub stood when it began to be sent: what
+        /// happened since and has come is for this to name.
+        var newest: HeldEvent?
+        /// Whether the disk has them.
         var isCursorSaved = true
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
         var checkpoint: String?
@@ -42,9 +45,14 @@ public final class Replica: Sendable {
         /// Nothing vouches any more for what is held.
         mutating func forgetCursor() {
             cursor = nil
-            part = nil
+            (part, newest) = (nil, nil)
             damaged.forgetHealed()
             isCursorSaved = true
+        }
+
+        /// Behind a cursor all that came is looked through instead.
+        mutating func note(newest event: RecordedEvent?) {
+            if let event, cursor == nil, newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
         }
     }
 
@@ -134,7 +142,7 @@ public final class Replica: Sendable {
 
     /// What the side store says of the replica.
     private struct Facts {
-        let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, scope: [UInt8]?
+        let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, newest: [UInt8]?, scope: [UInt8]?
         let place: Position
         let isService: Bool
 
@@ -143,6 +151,7 @@ public final class Replica: Sendable {
             nonce = try transaction.get(SyncTables.state, ReplicaState.Key.nonce)
             cursor = try transaction.get(SyncTables.state, ReplicaState.Key.cursor)
             part = try transaction.get(SyncTables.state, ReplicaState.Key.progress)
+            newest = try transaction.get(SyncTables.state, ReplicaState.Key.newest)
             scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
             place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             isService = try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
@@ -191,9 +200,10 @@ public final class Replica: Sendable {
             damaged.forgetHealed()
         }
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
+        let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         return State(
-            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), cursor: cursor,
-            part: try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }, place: facts.place)
+            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), cursor: cursor, part: part,
+            newest: try part == nil ? nil : facts.newest.map { try ReplicaState.heldEvent($0) }, place: facts.place)
     }
 
     /// Does what a process before this one had left to do, and shows what stands beside the logs.
@@ -401,6 +411,7 @@ public final class Replica: Sendable {
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
                 } else if let part = state.part {
                     try transaction.put(SyncTables.state, ReplicaState.Key.progress, part.encoded())
+                    if let newest = state.newest { try transaction.put(SyncTables.state, ReplicaState.Key.newest, ReplicaState.encode(newest)) }
                 }
                 try transaction.put(SyncTables.state, ReplicaState.Key.place, withUnsafeBytes(of: state.place.bigEndian) { Array($0) })
             }

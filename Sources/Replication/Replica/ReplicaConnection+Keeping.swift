@@ -53,7 +53,7 @@ extension ReplicaConnection {
             // A gap below may have been filled, and what came behind it not.
             if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
         }
-        noteVouched(kept, frame)
+        if case .base = frame {} else { noteVouched(kept) }
         perform(session.fetch(kept.wishes + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }
@@ -70,20 +70,14 @@ extension ReplicaConnection {
         return new
     }
 
-    /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one.
-    private func noteVouched(_ kept: Kept, _ frame: Frame) {
-        let notes: [LogNote]
-        switch frame {
-        case .segment(let segment): notes = segment.logs
-        case .events(let events): notes = events.logs
-        default: return
-        }
+    /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one. Of a base the events that follow it tell.
+    private func noteVouched(_ kept: Kept) {
         unvouched.merge(kept.grown) { old, _ in old }
         unvouchedParts.formUnion(kept.extended)
-        for note in notes where note.head != nil {
-            unvouched[note.log] = nil
-            ahead[note.log] = nil
-            unvouchedParts.remove(note.log)
+        unvouchedParts.subtract(kept.headed)
+        for log in kept.judged {
+            unvouched[log] = nil
+            ahead[log] = nil
         }
     }
 }

@@ -56,8 +56,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
     private var isInDoubt = false
     /// Logs that this session's hub was told of: they may be held further than what it tells of a part says, in the lot under way or in one that is to begin.
-    /// Until they are whole they are named in the next session too, or all that lies behind that part would come again. Each with the last seq that was vouched
-    /// for before.
+    /// Until they are whole they are named in the next session too, or all that lies behind that part would come again. Each with its last seq then, for which
+    /// the hub vouches by its answer.
     var ahead: [LogID: Seq] = [:]
     /// Logs of which the hub has something else, with the last seq that stays.
     var retracts: [LogID: Seq] = [:]
@@ -272,9 +272,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
         try checkHub(progress.cursor)
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
-        let named = unvouched.merging(ahead) { now, _ in now }
-        if isInDoubt { return laterProgress = (progress, named, place) }
-        try replica.progressed(progress, unvouched: named, place: place)
+        if isInDoubt { return laterProgress = (progress, unvouched, place) }
+        try replica.progressed(progress, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
     }
 
@@ -348,7 +347,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         let heads = try replica.unvouchedHeads()
         if heads.isEmpty, !replica.namesPart { return }
         isInDoubt = true
-        if replica.namesPart { ahead = replica.unvouched }
+        if replica.namesPart { ahead = Dictionary(uniqueKeysWithValues: heads.map { ($0.log, $0.head.size) }) }
         perform(session.compare(HeadsFrame(heads: heads, isProbe: false, isLast: replica.namesPart)))
         perform(session.ping())
     }
@@ -370,7 +369,9 @@ public final class ReplicaConnection: @unchecked Sendable {
             try replica.planRetract(retracts)
             return reopen()
         }
-        if let (progress, unvouched, place) = laterProgress { try replica.progressed(progress, unvouched: unvouched, place: place) }
+        if let (progress, unvouched, place) = laterProgress {
+            try replica.progressed(progress, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
+        }
         laterProgress = nil
         guard let (cursor, place) = laterCursor else { return }
         laterCursor = nil
@@ -425,6 +426,11 @@ public final class ReplicaConnection: @unchecked Sendable {
             if !frame.isProbe {
                 // Somebody's coming: what is held may end earlier.
                 if held >= item.head.size, try replica.root(of: item.log, at: item.head.size) != item.head.root {
+                    // What came without a head is not held against the hub.
+                    if comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
+                        try doubt(item, vouchedSeq: vouchedSeq, isEqual: false)
+                        continue
+                    }
                     throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
                 }
                 wishes.append(Fetch(log: item.log, from: held + 1, through: 0))

@@ -18,13 +18,14 @@ public struct ReplicaOverlay {
     public init?(of path: String) throws {
         guard let side = try SyncTables.openIfPresent(path) else { return nil }
         defer { side.close() }
-        guard let name = try side.read({ try $0.get(SyncTables.state, ReplicaState.Key.user) }), let user = UserID(String(decoding: name, as: UTF8.self)) else {
-            return nil
+        // At one moment: what passes from one to the other meanwhile is in neither, or in both.
+        let found = try side.read { transaction in
+            let user = try transaction.get(SyncTables.state, ReplicaState.Key.user).flatMap { UserID(String(decoding: $0, as: UTF8.self)) }
+            return (user, try Outbox.entries(in: transaction), try Previews(side, transaction), try Lost.read(transaction))
         }
-        // First: a conversation that comes in between is not taken for one that is not here.
-        own = try Outbox(side, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
-        previews = try Previews(side)
-        lost = try Lost.read(side)
+        guard let user = found.0 else { return nil }
+        own = Outbox(side, found.1, identity: ReplicaIdentity(user: user, nonce: [UInt8](repeating: 0, count: 16)))
+        (previews, lost) = (found.2, found.3)
     }
 
     /// Shows it in the store that was opened for reading since.

@@ -19,6 +19,8 @@ enum ReplicaState {
         static let user = Array("user".utf8), nonce = Array("nonce".utf8), cursor = Array("cursor".utf8), scope = Array("scope".utf8)
         /// In the cursor's place: how far a session came that had not sent everything.
         static let progress = Array("progress".utf8)
+        /// Beside it, the newest event by the hub's clock that has come: what happened while it was sent may lie before `place`, and the cursor in it is older.
+        static let newest = Array("newest".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
@@ -98,8 +100,32 @@ enum ReplicaState {
     static func forgetCursor(_ transaction: inout SideStore.Writing) throws {
         try transaction.delete(SyncTables.state, Key.cursor)
         try transaction.delete(SyncTables.state, Key.progress)
+        try transaction.delete(SyncTables.state, Key.newest)
         try transaction.delete(SyncTables.state, Key.healed)
         try transaction.delete(SyncTables.state, Key.filled)
+    }
+
+    static func encode(_ event: HeldEvent) -> [UInt8] {
+        var out = ByteBuffer(capacity: 64)
+        out.put(varint: UInt64(event.log.key.count))
+        out.put(event.log.key)
+        out.put(varint: event.seq)
+        out.put(varint: event.hlc.rawValue)
+        out.put(event.replica.bytes)
+        out.put(varint: event.counter)
+        return out.array()
+    }
+
+    static func heldEvent(_ bytes: [UInt8]) throws -> HeldEvent {
+        try bytes.withUnsafeBytes { bytes in
+            var reader = ByteReader(bytes)
+            guard let log = LogID(key: Array(try reader.lengthPrefixed())) else { throw CodecError(.badValue) }
+            let seq = try reader.varint(), hlc = HLC(rawValue: try reader.varint())
+            guard let replica = ReplicaID(bytes: Array(try reader.take(16))) else { throw CodecError(.badValue) }
+            let counter = try reader.varint()
+            guard reader.isAtEnd else { throw CodecError(.badValue) }
+            return HeldEvent(log: log, seq: seq, hlc: hlc, replica: replica, counter: counter)
+        }
     }
 
     static func encode(_ rewind: [LogID: Seq]) -> [UInt8] {

@@ -71,8 +71,11 @@ enum Rewinding {
             "\(old(path)) is the replica that a sync was setting right when it was killed, and \(path) is another store: move that elsewhere and sync again")
     }
 
-    /// Whether a replica lies there whose place another one was to take.
-    private static func hasOld(_ path: String) -> Bool { SyncTables.isThere(old(path)) }
+    /// Whether a replica lies there whose place another one was to take: a sound store that is none is somebody's who chose that name.
+    private static func hasOld(_ path: String) -> Bool {
+        guard SyncTables.isThere(old(path)) else { return false }
+        do { return try user(of: old(path)) != nil } catch { return true }
+    }
 
     private static func user(of path: String) throws -> [UInt8]? {
         guard let side = try SyncTables.openIfPresent(path) else { return nil }
@@ -217,6 +220,7 @@ enum Rewinding {
             }
             // It says of logs that they were sent up to somewhere, not to the heads that they had.
             try transaction.delete(SyncTables.state, ReplicaState.Key.progress)
+            try transaction.delete(SyncTables.state, ReplicaState.Key.newest)
         }
     }
 

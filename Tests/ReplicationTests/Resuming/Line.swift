@@ -116,6 +116,14 @@ extension Frame {
         }
     }
     var hasEvents: Bool { eventCount > 0 }
+    /// Whether it has a log's head of a size.
+    func names(_ log: LogID, size: UInt64) -> Bool {
+        switch self {
+        case .events(let frame): frame.logs.contains { $0.log == log && $0.head?.size == size }
+        case .segment(let segment): segment.logs.contains { $0.log == log && $0.head?.size == size }
+        default: false
+        }
+    }
 }
 
 extension Sequence {
