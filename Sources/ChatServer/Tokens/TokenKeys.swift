@@ -99,7 +99,8 @@ public struct TokenKeys: Sendable {
             }
             secret = decoded
         } else {
-            guard !isPublic(bytes) else {
+            // A few letters look like anything: what is wrong with them is that they are few.
+            guard bytes.count < secretBytesMin || !isPublic(bytes) else {
                 throw HubServerError(
                     .invalidTokenKey,
                     "\(path) looks like a public key, a set of keys or a page, and not like a secret: give a key in PEM, or a secret as base64: and its bytes")

@@ -263,7 +263,8 @@ import Testing
             try await talks.write(world, "instead", to: [done])
             device = try await world.heal(device)
             #expect(try device.evidence == nil)
-            #expect(try device.lostEvents().map(\.log) == [.conversation(done)])
+            // What was written into the other may have come, too.
+            #expect(try device.lostEvents().contains { $0.log == .conversation(done) })
             #expect(try device.store.log.head(of: .conversation(done)) == world.hubStore.log.head(of: .conversation(done)))
         }
     }
