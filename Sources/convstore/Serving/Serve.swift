@@ -31,7 +31,9 @@ struct Serve: ParsableCommand {
     @OptionGroup var tokens: TokenOptions
     @Option(help: ArgumentHelp("A web page of this origin may connect, * for any. May be given again.", valueName: "origin"))
     var allowOrigin: [String] = []
-    @Option(help: ArgumentHelp("End messages that an earlier process of this store began to stream, and of which nothing was heard for so long.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp(
+            "End messages that an earlier process of this store began to stream, and of which nothing was heard for so long.", valueName: "seconds"))
     var abandonedAfter = 60
     @Option(help: ArgumentHelp("Sign the heads of all conversations so often; 0: only when `audit checkpoint` is told to.", valueName: "seconds"))
     var checkpointEvery = 3600

@@ -101,7 +101,8 @@ final class SyncScreen: Sendable {
             }
             return try line.print()
         }
-        var text = "received \(Quantity.count(report.eventsReceived)) \(report.eventsReceived == 1 ? "event" : "events"), \(Quantity.count(report.accepted)) of ours accepted"
+        let events = report.eventsReceived == 1 ? "event" : "events"
+        var text = "received \(Quantity.count(report.eventsReceived)) \(events), \(Quantity.count(report.accepted)) of ours accepted"
         if report.refused > 0 { text += ", \(Quantity.count(report.refused)) refused" }
         text += " (\(Quantity.bytes(report.bytesReceived)) in, \(Quantity.bytes(report.bytesSent)) out, \(Quantity.duration(seconds)))"
         if failed > 0 { text += "\n\(Quantity.count(failed)) in the outbox failed: `convstore outbox` lists them" }
