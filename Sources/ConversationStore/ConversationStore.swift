@@ -203,6 +203,11 @@ public final class ConversationStore: Sendable {
         try view(of: conversation) { try $0.message(conversation, id)?.message }
     }
 
+    /// The same without what lies over what is confirmed: a replica's own pending events, and newest parts of conversations.
+    package func confirmedMessage(in conversation: ConversationID, id: MessageID) throws -> Message? {
+        try view { try $0.message(conversation, id)?.message }
+    }
+
     /// Who takes part in a conversation now, ascending; empty if there is no such conversation.
     public func participants(of conversation: ConversationID) throws -> [UserID] {
         try conversations.read(in: log) { [overlays] in try overlays.state(of: conversation, over: $0).participants(of: conversation) }

@@ -178,7 +178,8 @@ import Testing
             try device.edit(try #require(device.outbox.first).id, text: "three")
             try put(world, "new")
             device = try await world.heal(device)
-            _ = try await world.hubStore.append(message("four", in: chat, by: bob))
+            // More than a page of the timeline: the message and its pending form stand in two.
+            for index in 0..<40 { _ = try await world.hubStore.append(message("four \(index)", in: chat, by: bob)) }
             try world.hubStore.log.erase(log: .conversation(chat), seq: 3)
             for _ in 0..<2 {
                 try device.retry()
@@ -186,7 +187,7 @@ import Testing
                 let other = Between(world.hub, device) { frame in
                     guard case .accepted(var answers) = frame else { return frame }
                     for place in answers.indices where answers[place].isDuplicate {
-                        answers[place].seq = 4
+                        answers[place].seq = 43
                         count.withLock { $0 += 1 }
                     }
                     return .accepted(answers)

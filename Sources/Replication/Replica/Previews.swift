@@ -72,6 +72,15 @@ struct Previews {
         return part.lastSeq
     }
 
+    /// The event of a newest part that sent a message.
+    func sending(of id: MessageID, in conversation: ConversationID) -> RecordedEvent? {
+        for case let part? in [fresh[conversation], parts[conversation]] {
+            let found = part.events.last { if case .messageSent(let message) = $0.event.content { message.id == id } else { false } }
+            if let found { return found }
+        }
+        return nil
+    }
+
     /// The root at a seq of a log, if its newest part reaches from before that to there.
     func root(of log: LogID, at seq: Seq) throws -> Hash256? {
         guard case .conversation(let id) = log, let part = fresh[id] ?? parts[id], part.baseSeq...part.lastSeq ~= seq,

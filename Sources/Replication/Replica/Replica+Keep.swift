@@ -280,7 +280,8 @@ extension Replica {
             if let head = note?.head, head.size != came.last?.seq { throw ReplicaError(.badPeer, "the head of \(log) is not that of its last event") }
             if try extendPart(of: log, with: new, note?.head, &coming.kept) {
                 coming.kept.extended.append(log)
-                if note?.head != nil { coming.kept.judged.append(log) }
+                // Of what lies below another part its head says nothing; below one that is all there is for this user nothing lies.
+                if note?.head != nil, state.withLock({ $0.previews.lastSeqOfFirst(log) > 0 }) { coming.kept.judged.append(log) }
             } else if new.last!.seq > waitsThrough {
                 coming.kept.holes.append(Kept.Hole(wish: try wish(for: log, heldSeq: last), lastSeq: new.last!.seq))
             }

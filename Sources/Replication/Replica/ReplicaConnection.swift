@@ -335,6 +335,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         guard welcome.isGone else { return }
         comparison = HeadComparison()
         try replica.forEachHead(in: scope, inBatchesOf: 1024) { batch, isLast in
+            // What differs ends the session, and nothing of this is kept.
+            for item in batch { ahead[item.log] = item.head.size }
             perform(session.compare(HeadsFrame(heads: batch, isProbe: false, isLast: isLast)))
         }
         // Where the two agree nothing is said. What is answered behind all heads tells that they were read.

@@ -38,6 +38,9 @@ enum Rewinding {
             try checkSuccessor(path, at: aside(path))
             StoreFiles.remove(old(path))
         }
+        if StoreFiles.exists(old(path)) {
+            throw ReplicaError(.notReplica, "\(old(path)) is in the way of \(path), which has to be written anew: move it elsewhere and sync again")
+        }
         try StoreFiles.rename(path, to: old(path))
         try StoreFiles.rename(aside(path), to: path)
         try discardOld(path)

@@ -342,6 +342,24 @@ import Testing
         }
     }
 
+    @Test("What was held when all was compared is not sent again behind a part that was told then", .timeLimit(.minutes(20))) func compared() async throws {
+        try await withWorld(Self.small) { world in
+            let talks = try await Talks(world, count: 30, rounds: 5)
+            let device = try world.device(bob)
+            #expect(try await Line(world.hub, device, Scope.conversations(Array(talks.ids.prefix(20)))).run().isSettled)
+            let second = try await Line(world.hub, device) { record, frame in
+                record.progress.last.map { $0.partFrom > 1 } ?? false && record.down.contains { if case .pong = $0 { true } else { false } }
+            }.run()
+            #expect(second.isGone && !second.isSettled)
+            let whole = try world.device(bob)
+            let all = try await Line(world.hub, whole).run()
+            let third = try await Line(world.hub, device).run()
+            #expect(third.isSettled && third.hello?.progress != nil)
+            #expect(third.eventsSent == third.eventsReceived && third.eventsSent < all.eventsReceived / 2)
+            try expectSame(device, world)
+        }
+    }
+
     @Test("A hub that does not know of it compares; it is told of nothing, and a replica that does not know of it neither", .timeLimit(.minutes(20)))
     func olderPeers() async throws {
         try await withWorld(Self.small) { world in
