@@ -125,19 +125,25 @@ import Testing
         }
     }
 
+    /// Ada's device, and a message of hers that the hub has at seq 3, in reply to one of bob's; the backup "old" has neither.
+    private func reply(_ world: World) async throws -> (device: Replica, event: Event) {
+        let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+        try keep(world, as: "old")
+        let base = MessageID.random()
+        _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: base))
+        let device = try await world.heal(world.device(ada))
+        let event = Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: .random(), role: .user, text: "two", replyTo: base)))
+        try device.append(event)
+        return (try await world.heal(device), event)
+    }
+
     enum Erasure: CaseIterable { case beforeTheBackup, afterTheRestore, afterItCameBack }
 
     @Test("what was edited in between is not taken for what was erased there: it fails, however often it is tried again", arguments: Erasure.allCases)
     func edited(_ erasure: Erasure) async throws {
         try await withWorld { world in
-            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
-            try keep(world, as: "old")
-            let base = MessageID.random()
-            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: base))
-            var device = try await world.heal(world.device(ada))
-            let first = Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "two", replyTo: base)))
-            try device.append(first)
-            device = try await world.heal(device)
+            var (device, first) = try await reply(world)
+            let chat = first.conversation
             if erasure == .beforeTheBackup { try world.hubStore.log.erase(log: .conversation(chat), seq: 3) }
             try keep(world, as: "new")
             try put(world, "old")
@@ -153,8 +159,9 @@ import Testing
             for _ in 0..<2 {
                 device = try await world.heal(device)
                 #expect(device.outbox.map(\.isFailed) == [true])
-                let edited = Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "three", replyTo: base)))
-                #expect(device.outbox.map(\.event) == [edited])
+                guard case .messageSent(var edited) = first.content else { return }
+                edited.text = "three"
+                #expect(device.outbox.map(\.event.content) == [.messageSent(edited)])
                 try device.retry()
                 device = try await world.heal(device)
                 #expect(device.outbox.map(\.state) == [OutboxEntry.isOfErased])
@@ -165,13 +172,8 @@ import Testing
 
     @Test("nor where a hub that knew the message for long names another event of its log") func editedElsewhere() async throws {
         try await withWorld { world in
-            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
-            try keep(world, as: "old")
-            let base = MessageID.random()
-            _ = try await world.hubStore.append(message("one", in: chat, by: bob, id: base))
-            var device = try await world.heal(world.device(ada))
-            try device.append(Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "two", replyTo: base))))
-            device = try await world.heal(device)
+            var (device, first) = try await reply(world)
+            let chat = first.conversation
             try keep(world, as: "new")
             try put(world, "old")
             device = try await world.heal(device)
