@@ -141,4 +141,43 @@ import Testing
             #expect(effort.events == 72 && erased != base)
         }
     }
+
+    @Test("Small messages that a peer asks for have the same run read again and again: its allowance pays for that", arguments: [false, true])
+    func smallMessages(_ areSmall: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for _ in 0..<5 { _ = try await world.hubStore.append((0..<100).map { Submission(message("number \($0)", in: chat, by: bob)) }) }
+            try world.hubStore.log.flush()
+            let clock = Monitor<UInt64>(1_000_000)
+            var options = HubOptions.anyUser()
+            options.execution.now = { Instant(wallMilliseconds: clock.withLock { $0 }, monotonicMilliseconds: clock.withLock { $0 }) }
+            let hub = try Hub(store: world.hubStore, options: options)
+            let peer = try await RawPeer(hub, ada) { if areSmall { $0.messageBytes = 1 } }
+            let all = peer.frames
+            #expect(all.allSatisfy { !areSmall || $0.recorded.count < 50 })
+            peer.forget()
+            peer.spendAllBut(1)
+            peer.send(.fetch([Fetch(log: .conversation(chat), from: 1, through: 0)]))
+            peer.send(.ping(1))
+            func sent() -> [Seq] { peer.frames.flatMap(\.recorded).map(\.seq) }
+            func isCaughtUp() -> Bool { peer.frames.contains { if case .caughtUp = $0 { true } else { false } } }
+            // What it takes to find the log is spent first.
+            try await eventually { areSmall ? peer.frames.contains(.pong(1)) : isCaughtUp() }
+            #expect(areSmall ? sent().isEmpty : sent() == Array(1...501))
+            if !areSmall { return }
+            clock.withLock { $0 += 1 }
+            hub.tick()
+            try await eventually { !sent().isEmpty }
+            // One message of what a millisecond gives back.
+            let first = sent().count
+            #expect(1..<50 ~= first && !isCaughtUp())
+            for _ in 0..<10 where !isCaughtUp() {
+                clock.withLock { $0 += 1000 }
+                hub.tick()
+                try await Task.sleep(for: .milliseconds(50))
+            }
+            try await eventually { isCaughtUp() }
+            #expect(sent() == Array(1...501))
+        }
+    }
 }

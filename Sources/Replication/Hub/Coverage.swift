@@ -5,17 +5,26 @@ internal import EventLog
 struct Coverage {
     /// Where the hub stood when they were looked up, or later, when nothing of what happened since was missing.
     private var position: Position
-    /// Logs that have changed since then.
+    /// Logs that have changed since then: those of which something is missing, and the others.
     private var changed: Set<LogID> = []
+    private var changedWhole: Set<LogID> = []
     /// Those of which something may be missing, the one with the newest last event last.
     private var logs: [(log: LogID, last: Position)]
+    /// Where the last events of all of them lie.
+    private let ends: [LogID: Position]
+    /// Logs of which all was sent, and that was not told yet.
+    private var whole: Set<LogID> = []
     /// What the peer knows: it is told nothing that says less.
     private var told: PartialCursor?
     /// Where the lot that is under way begins.
     private var lot: (number: Int, from: Position)?
 
+    /// Names in one PROGRESS: the others are in the next.
+    static let namesMax = 1024
+
     init(position: Position, logs: [(log: LogID, last: Position)], told: PartialCursor?) {
         (self.position, self.logs, self.told) = (position, logs, told)
+        ends = Dictionary(uniqueKeysWithValues: logs.map { ($0.log, $0.last) })
     }
 
     /// Something happened in a log, and is asked for, or will be when the peer has answered an offer of it.
@@ -23,11 +32,30 @@ struct Coverage {
 
     /// What can be told now; `nil` if it is nothing new.
     ///
-    /// - Parameter now: where the hub stands, if all that happened up to there was noted.
-    mutating func progress(_ feed: Feed, now: Position?, _ cursor: (Position) -> Cursor) -> PartialCursor? {
-        changed = changed.filter { feed.wants($0) }
+    /// - Parameters:
+    ///   - sent: logs of which all was sent since this was called last.
+    ///   - now: where the hub stands, if all that happened up to there was noted.
+    mutating func progress(_ feed: Feed, whole sent: Set<LogID> = [], now: Position?, _ cursor: (Position) -> Cursor) -> Progress? {
+        whole.formUnion(sent)
+        let done = changed.filter { !feed.wants($0) }
+        changed.subtract(done)
+        changedWhole.formUnion(done)
+        let isUpToDate = now != nil && changed.isEmpty
         // The logs that are left have not changed: where their last events lie stays true.
-        if let now, changed.isEmpty { position = now }
+        if let now, isUpToDate { position = now }
+        var new = part(feed, cursor)
+        if new == told || new.map({ !$0.isAtLeast(told) }) ?? true { new = nil }
+        if new != nil, isUpToDate { changedWhole = [] }
+        // What was told before stays true.
+        guard let part = new ?? told else { return nil }
+        let names = takeWhole(beside: part, feed)
+        if new == nil, names.isEmpty { return nil }
+        told = part
+        return Progress(part, whole: names)
+    }
+
+    /// How far all was sent of the logs that were looked up.
+    private mutating func part(_ feed: Feed, _ cursor: (Position) -> Cursor) -> PartialCursor? {
         while let last = logs.last, !feed.wants(last.log) || PlantedBug.tellProgressEarly.isPlanted && feed.isUnderWay(last.log) { logs.removeLast() }
         let wholeFrom = logs.last.map { $0.last + 1 } ?? 1
         var partFrom = wholeFrom
@@ -39,10 +67,15 @@ struct Coverage {
             }
             if lot!.from < wholeFrom { (partFrom, through) = (lot!.from, min(sent, position)) }
         }
-        guard let new = PartialCursor(cursor: cursor(position), wholeFrom: wholeFrom, partFrom: partFrom, partThrough: through), new != told,
-            new.isAtLeast(told)
-        else { return nil }
-        told = new
-        return new
+        return PartialCursor(cursor: cursor(position), wholeFrom: wholeFrom, partFrom: partFrom, partThrough: through)
+    }
+
+    /// The logs of which a part does not say that all of them was sent, though it was.
+    private mutating func takeWhole(beside part: PartialCursor, _ feed: Feed) -> [LogID] {
+        // Those that have no place here began later, and if they have not changed since, the part goes as far as that.
+        whole = whole.filter { log in !feed.wants(log) && (changedWhole.contains(log) || ends[log].map { part.reach($0) < $0 } ?? false) }
+        let names = whole.sorted().prefix(Self.namesMax)
+        whole.subtract(names)
+        return Array(names)
     }
 }

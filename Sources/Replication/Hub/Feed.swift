@@ -16,6 +16,8 @@ package struct Feed {
     package struct Piece {
         package var frame: Frame
         package var events: Int
+        /// So many were read for it that are read again for the next.
+        package var readAgain = 0
     }
 
     /// What a feed reads from, as of now.
@@ -49,12 +51,21 @@ package struct Feed {
     /// Logs that are wanted behind the archive, the newest wish last; each once.
     private var rest: [LogID] = []
     private var resting: Set<LogID> = []
+    /// Logs of which all that may be seen was sent since this was asked last.
+    private var whole: Set<LogID> = []
+    /// Whether somebody asks for them.
+    package var notesWhole = false { didSet { if !notesWhole { whole = [] } } }
 
     /// - Parameter firstGroup: how many logs the first lot has.
     package init(firstGroup: Int = 64) {
         self.firstGroup = firstGroup
         groupSize = firstGroup
     }
+
+    /// So many bytes of events a frame brings at most, and one event more: what is larger would not get through.
+    package var messageBytesMax = Int.max
+    /// Whether a run may have to be read more than once.
+    package var cutsRuns: Bool { messageBytesMax < .max }
 
     package var isEmpty: Bool { wishes.isEmpty }
     package var count: Int { wishes.count }
@@ -101,7 +112,14 @@ package struct Feed {
         return hidden.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
+    /// The logs of which all that may be seen was sent since this was asked last.
+    package mutating func takeWhole() -> Set<LogID> {
+        defer { whole = [] }
+        return whole
+    }
+
     private mutating func end(_ log: LogID, _ wish: Wish, visible: Seq) {
+        if notesWhole, visible > 0, wish.next > visible { whole.insert(log) }
         if visible == 0 { hidden[log] = wish.next }
         wishes[log] = nil
         lastRun[log] = nil
@@ -157,9 +175,11 @@ package struct Feed {
         return true
     }
 
+    private var runBytesMax: Int { min(messageBytesMax, WireLimits.messageBytesMax - 1 << 20 - 1) }
+
     /// A run of which all is wanted next; or `atLast`, when all before it has been sent.
     private func wanted(_ position: Position, _ source: Source, atLast: Bool) throws -> StoredRun? {
-        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count < WireLimits.messageBytesMax - 1 << 20 else { return nil }
+        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count <= runBytesMax else { return nil }
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
             guard let wish = wishes[slice.log], wish.through >= end, source.visibleSeq(slice.log, slice.firstSeq) >= end,
@@ -184,7 +204,7 @@ package struct Feed {
     /// What is wanted of a run, encoded anew.
     private mutating func part(of position: Position, _ source: Source) throws -> Piece? {
         var events: [RecordedEvent] = []
-        try source.store.forEachEvent(inRun: position) { log in
+        let read = try source.store.forEachEvent(inRun: position) { log in
             guard planned.contains(log), let wish = wishes[log] else { return nil }
             let last = min(wish.through, source.visibleSeq(log, wish.next))
             return wish.next <= last ? wish.next...last : nil
@@ -192,13 +212,31 @@ package struct Feed {
             events.append($0)
         }
         if events.isEmpty { return nil }
+        let isCut = cut(&events)
+        if isCut { runs.append(position) }
         let lastRun = lastRun
-        return try piece(events, source) { lastRun[$0] == position }
+        var piece = try piece(events, source) { lastRun[$0] == position && !isCut }
+        if isCut { piece.readAgain = read }
+        return piece
+    }
+
+    /// Leaves as many events as a frame brings. Answers whether that are not all.
+    private func cut(_ events: inout [RecordedEvent]) -> Bool {
+        guard cutsRuns else { return false }
+        var bytes = 0
+        let end = events.firstIndex { event in
+            defer { bytes += event.event.approximateBytes }
+            return bytes >= messageBytesMax
+        }
+        guard let end else { return false }
+        events.removeSubrange(end...)
+        return true
     }
 
     private mutating func newest(_ source: Source) throws -> Piece? {
         var events: [RecordedEvent] = []
         var bytes = 0
+        let bytesMax = min(Self.pieceBytes, messageBytesMax)
         var stalled: [LogID] = []
         while let log = rest.popLast() {
             resting.remove(log)
@@ -214,13 +252,13 @@ package struct Feed {
                 events.append(event)
                 next = event.seq + 1
                 bytes += event.event.approximateBytes
-                return bytes < Self.pieceBytes && events.count < Self.pieceEvents
+                return bytes < bytesMax && events.count < Self.pieceEvents
             }
             // A relaxed store shows an event only once it is synced: the wish waits for that.
             resting.insert(log)
             if next == wish.next { stalled.append(log) } else { rest.append(log) }
             wishes[log]!.next = next
-            if bytes >= Self.pieceBytes || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
+            if bytes >= bytesMax || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
         }
         rest.append(contentsOf: stalled)
         if events.isEmpty { return nil }

@@ -45,7 +45,7 @@ extension HubConnection {
         guard session.isOpen else { return }
         if !questions.isEmpty { answer() }
         decideNext()
-        if !screen.isEmpty || isClogged { pump() }
+        if !screen.isEmpty || isClogged || awaitsAllowance { pump() }
     }
 
     func answer() {

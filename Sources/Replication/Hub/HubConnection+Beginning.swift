@@ -6,6 +6,7 @@ extension HubConnection {
         scope = hello.scope
         scopeNames = scope.names
         replica = hello.replica
+        if hello.messageBytes > 0 { feed.messageBytesMax = max(Int(clamping: hello.messageBytes), WireLimits.messageBytesMin) }
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)
@@ -64,6 +65,7 @@ extension HubConnection {
     func cover(_ changes: [HubIndex.Change], at position: Position, told: PartialCursor?) {
         guard tellsProgress else { return }
         coverage = Coverage(position: position, logs: changes.map { ($0.log, $0.lastPosition) }, told: told)
+        feed.notesWhole = true
         untoldBytes = hub.options.progressBytes
     }
 

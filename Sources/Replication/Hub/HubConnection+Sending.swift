@@ -45,7 +45,7 @@ extension HubConnection {
     }
 
     private func sendScreen(_ identity: Identity) throws {
-        let part = try FirstScreen(hub, identity, scope).part(&screen)
+        let part = try FirstScreen(hub, identity, scope).part(&screen, bytesMax: feed.messageBytesMax)
         allowance.spend(part.effort)
         for base in part.bases {
             let bytes = Frame.base(base).encoded()
@@ -115,6 +115,11 @@ extension HubConnection {
             tellProgress()
             // What was asked behind it waits for the screen.
             if !questions.isEmpty, allowance.isLeft(at: now) { takeTurn() }
+            // Who asks for small messages has the same runs read for each of them. Goes on with the clock.
+            if feed.cutsRuns {
+                awaitsAllowance = !allowance.isLeft(at: now)
+                if awaitsAllowance { return }
+            }
             let next = try feed.next(source)
             try wantWhatIsLeft()
             guard let piece = next else {
@@ -123,6 +128,7 @@ extension HubConnection {
                 if questions.isEmpty { turns = 0 }
                 return tellPosition()
             }
+            allowance.spend(Effort(events: piece.readAgain))
             transmit(piece)
         } while pieces < Self.piecesAtOnce && now.milliseconds(since: since) < Self.millisecondsAtOnce
         takeTurn()
@@ -152,7 +158,7 @@ extension HubConnection {
         guard untoldBytes >= hub.options.progressBytes, coverage != nil, !isUnsettled else { return }
         untoldBytes = 0
         let now = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
-        let progress = coverage!.progress(feed, now: now) { Cursor(store: hub.id, incarnation: hub.incarnation, position: $0) }
+        let progress = coverage!.progress(feed, whole: feed.takeWhole(), now: now) { Cursor(store: hub.id, incarnation: hub.incarnation, position: $0) }
         if let progress { transmit(.progress(progress)) }
     }
 
@@ -164,6 +170,7 @@ extension HubConnection {
         guard let position, position != toldPosition else { return }
         toldPosition = position
         coverage = nil
+        feed.notesWhole = false
         transmit(.caughtUp(CaughtUp(cursor: Cursor(store: hub.id, incarnation: hub.incarnation, position: position))))
     }
 }

@@ -55,6 +55,8 @@ public final class HubConnection: @unchecked Sendable {
     var isBehind = false
     /// The transport holds enough for this peer: what could be sent waits until it has drained.
     private(set) var isClogged = false
+    /// Whether runs that are read again wait for the allowance.
+    var awaitsAllowance = false
     /// The position of the last CAUGHT_UP.
     var toldPosition: Position?
     private var hasEnded = false

@@ -97,18 +97,19 @@ struct DamagedLogs {
         return head.size
     }
 
-    /// Puts beside a log what came of it up to there.
+    /// Puts beside their logs what came of them up to there.
     ///
-    /// - Parameter secret: of a log that has nothing yet; it came with the first event.
+    /// - Parameter secrets: of logs that have nothing yet; they came with the first events.
     /// - Returns: how many of the events were not here.
-    func wait(for events: [RecordedEvent], secret: [UInt8]) throws -> Int {
-        try side.write { transaction in
+    func wait(for events: [RecordedEvent], secrets: [LogID: [UInt8]]) throws -> Int {
+        if events.isEmpty { return 0 }
+        return try side.write { transaction in
             var count = 0
             for event in events {
                 let key = Self.key(event.log, event.seq)
                 // What was saved is as good: the head judges both.
                 guard try transaction.get(SyncTables.ahead, key) == nil else { continue }
-                try transaction.put(SyncTables.ahead, key, WaitingEvent(come: event, secret: event.seq == 1 ? secret : []).encoded)
+                try transaction.put(SyncTables.ahead, key, WaitingEvent(come: event, secret: event.seq == 1 ? secrets[event.log] ?? [] : []).encoded)
                 count += 1
             }
             return count
@@ -123,45 +124,107 @@ struct DamagedLogs {
         var taken: ClosedRange<Seq>?
     }
 
-    /// The hub has filled a gap, or a part of one: if nothing is missing any more, what stands beside the log is judged and taken.
-    mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> Settled {
+    /// What goes into logs together: a commit waits for the disk, however much it brings.
+    private struct Taking {
+        var events: [RecordedEvent] = []
+        var secrets: [LogID: [UInt8]] = [:]
+        private(set) var bytes = 0
+        /// Logs of which nothing is missing any more, then.
+        var ended: [Ended] = []
+
+        mutating func add(_ batch: [RecordedEvent]) {
+            events += batch
+            bytes += batch.reduce(0) { $0 + $1.event.approximateBytes }
+        }
+    }
+
+    private struct Ended {
+        var log: LogID
+        /// To which seq its gaps were filled; 0: what is missing is not for this user any more.
+        var filled: Seq = 0
+        /// Whether it has come to the head that it had.
+        var isHealed = false
+        /// The events that were set aside of all of it, and have done their service.
+        var aside: [RecordedEvent] = []
+    }
+
+    /// The hub has filled gaps, or parts of them: of each log of which nothing is missing any more, what stands beside it is judged and taken.
+    ///
+    /// - Returns: what became of the logs, and for what of one of them the hub must be refused: that keeps none of the others from being whole.
+    mutating func settle(_ logs: [LogID], in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> (
+        settled: [(log: LogID, Settled)], failure: (any Error)?
+    ) {
+        var taking = Taking()
+        var settled: [(log: LogID, Settled)] = []
+        var failure: (any Error)?
+        for log in logs where heads[log] != nil {
+            do {
+                settled.append((log, try settle(log, in: store, trees, beside: previews, &taking)))
+            } catch let error as ReplicaError where error.code == .forked {
+                failure = error
+            }
+        }
+        try take(&taking, store)
+        try end(taking.ended)
+        return (settled, failure)
+    }
+
+    private mutating func settle(_ log: LogID, in store: EventStore, _ trees: HeadCache, beside previews: Previews, _ taking: inout Taking) throws -> Settled {
         guard let head = heads[log] else { return Settled() }
         if previews.lastSeqOfFirst(log) >= head.size {
             // What is before that is not for this user any more, and never comes.
             let root = try previews.root(of: log, at: head.size) ?? head.root
             guard root == head.root || head.root == Self.unknownRoot else { throw Self.forked(log, head) }
-            try end(log)
+            taking.ended.append(Ended(log: log))
             return Settled()
         }
         let held = try store.lastSeq(of: log)
         if head.root == Self.unknownRoot {
-            let end = try takeUnjudged(log, behind: held, in: store)
+            let end = try takeUnjudged(log, behind: held, in: store, &taking)
             let taken = end > held ? held + 1...end : nil
-            return Settled(wish: try wish(for: log, head, behind: end), taken: taken)
+            return Settled(wish: try wish(for: log, head, behind: end, &taking), taken: taken)
         }
         let reached = try reach(log, from: held)
-        if reached >= head.size, try judge(log, head, held, in: store, trees) {
+        if reached >= head.size, try judge(log, head, held, in: store, trees, &taking) {
             return Settled(taken: held < head.size ? held + 1...head.size : nil)
         }
-        return Settled(wish: try wish(for: log, head, behind: self.reached[log] ?? held))
+        return Settled(wish: try wish(for: log, head, behind: self.reached[log] ?? held, &taking))
     }
 
+    /// Puts into their logs what goes there.
+    private func take(_ taking: inout Taking, _ store: EventStore) throws {
+        if !taking.events.isEmpty { _ = try store.adoptBlocking(taking.events, secrets: taking.secrets) }
+        let ended = taking.ended
+        taking = Taking()
+        taking.ended = ended
+    }
+
+    /// Takes what follows a log's last event and waits beside it; some at a time, as it may be all of a log.
+    private func take(_ batch: [RecordedEvent], _ taking: inout Taking, _ store: EventStore) throws {
+        taking.add(batch)
+        if taking.events.count >= Self.takenEventsMax || taking.bytes >= Self.aheadBytesMax { try take(&taking, store) }
+    }
+
+    private static let takenEventsMax = 4096
+
     /// Of a log of which not even the head is left: the hub's own is compared with what that leads to.
-    private mutating func takeUnjudged(_ log: LogID, behind held: Seq, in store: EventStore) throws -> Seq {
-        while let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
+    private func takeUnjudged(_ log: LogID, behind held: Seq, in store: EventStore, _ taking: inout Taking) throws -> Seq {
+        let seeds = try store.knownSeeds(of: log)
+        var end = held
+        while let batch = try nextAhead(of: log, behind: end) {
             // What the hub has erased since comes without its body.
-            let seeds = try store.knownSeeds(of: log)
             let sound = batch.map(\.event).prefix { event in seeds.map { Salts.hasAll(of: [event], $0) } ?? true }
-            if !sound.isEmpty { _ = try store.adoptBlocking(Array(sound), secrets: [:]) }
+            try take(Array(sound), &taking, store)
+            end += Seq(sound.count)
             guard sound.count == batch.count else {
                 try side.write { try $0.delete(SyncTables.ahead, Self.key(log, batch[sound.count].event.seq)) }
                 break
             }
         }
-        return try store.lastSeq(of: log)
+        return end
     }
 
-    private mutating func wish(for log: LogID, _ head: LogHead, behind seq: Seq) throws -> Fetch? {
+    private mutating func wish(for log: LogID, _ head: LogHead, behind seq: Seq, _ taking: inout Taking) throws -> Fetch? {
         if seq < head.size {
             let next = try firstAhead(of: log, behind: seq)
             return asked.updateValue(seq, forKey: log) == seq ? nil : Fetch(log: log, from: seq + 1, through: next.map { $0 - 1 } ?? head.size)
@@ -169,8 +232,7 @@ struct DamagedLogs {
         guard head.root == Self.unknownRoot else { return nil }
         // Its last event comes with the hub's head there.
         if comparing.insert(log).inserted { return Fetch(log: log, from: head.size, through: head.size) }
-        filled[log] = head.size
-        try end(log)
+        taking.ended.append(Ended(log: log, filled: head.size))
         return nil
     }
 
@@ -204,17 +266,19 @@ struct DamagedLogs {
     /// Before that nothing of it may be shown: what does not lead there may be a fork, and could not be told from the log's own events once it is in it.
     ///
     /// - Returns: `false`: something of it must be asked for again.
-    private mutating func judge(_ log: LogID, _ head: LogHead, _ held: Seq, in store: EventStore, _ trees: HeadCache) throws -> Bool {
+    private mutating func judge(
+        _ log: LogID, _ head: LogHead, _ held: Seq, in store: EventStore, _ trees: HeadCache, _ taking: inout Taking
+    ) throws -> Bool {
         // A log that was taken goes on, also where a full disk keeps what says so from being written.
         let held = min(held, head.size)
         guard var tree = try trees.tree(of: log, through: held) else {
             throw EventLogError(.damaged, "\(store.path): the tree of \(log) at seq \(held) cannot be made")
         }
         var seeds = held == 0 ? nil : try store.knownSeeds(of: log)
-        var secrets: [LogID: [UInt8]] = [:]
+        var secret: [UInt8]?
         while tree.size < head.size, let batch = try nextAhead(of: log, behind: tree.size) {
             if seeds == nil {
-                secrets[log] = batch[0].secret
+                secret = batch[0].secret
                 seeds = try Replica.seeds(batch[0].secret)
             }
             // What the hub has erased since comes without its body: all such at once, or each would cost a round trip.
@@ -234,13 +298,13 @@ struct DamagedLogs {
             if isMixed.remove(log) != nil { return false }
             throw Self.forked(log, head)
         }
-        while try store.lastSeq(of: log) < head.size, let batch = try nextAhead(of: log, behind: store.lastSeq(of: log)) {
-            _ = try store.adoptBlocking(batch.map(\.event), secrets: secrets)
-            secrets = [:]
+        var end = held
+        while end < head.size, let batch = try nextAhead(of: log, behind: end) {
+            if end == 0 { taking.secrets[log] = secret }
+            end += Seq(batch.count)
+            try take(batch.map(\.event), &taking, store)
         }
-        healed[log] = head.size
-        filled[log] = head.size
-        try end(log, aside)
+        taking.ended.append(Ended(log: log, filled: head.size, isHealed: true, aside: aside))
         return true
     }
 
@@ -294,20 +358,27 @@ struct DamagedLogs {
         ReplicaError(.forked, "for the damaged events of \(log) the hub sent others: they do not lead to its head at seq \(head.size), \(head.root)")
     }
 
-    /// Nothing of a log is missing any more, and what was set aside of all of it has done its service.
-    private mutating func end(_ log: LogID, _ aside: [RecordedEvent] = []) throws {
-        heads[log] = nil
-        reached[log] = nil
+    /// Nothing of some logs is missing any more.
+    private mutating func end(_ ended: [Ended]) throws {
+        if ended.isEmpty { return }
+        for entry in ended {
+            heads[entry.log] = nil
+            reached[entry.log] = nil
+            if entry.filled > 0 { filled[entry.log] = entry.filled }
+            if entry.isHealed { healed[entry.log] = entry.filled }
+        }
         let (left, kept) = (heads, self)
         try side.write { transaction in
             var old: [[UInt8]] = []
-            try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
-                guard Self.isKey(key, of: log) else { return false }
-                old.append(key)
-                return true
+            for log in ended.map(\.log) {
+                try transaction.forEach(SyncTables.ahead, from: log.key) { key, _ in
+                    guard Self.isKey(key, of: log) else { return false }
+                    old.append(key)
+                    return true
+                }
             }
             for key in old { try transaction.delete(SyncTables.ahead, key) }
-            try Lost.delete(aside, in: SyncTables.suspects, &transaction)
+            try Lost.delete(ended.flatMap(\.aside), in: SyncTables.suspects, &transaction)
             try Self.save(left, &transaction)
             try kept.keepHealed(&transaction)
         }

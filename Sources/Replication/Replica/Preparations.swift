@@ -126,5 +126,5 @@ struct LargeSegment {
     /// Of the message that brought it.
     var bytes = 0
     /// What the hub said behind it.
-    var progress: PartialCursor?
+    var progress: Progress?
 }

@@ -162,49 +162,59 @@ extension Replica {
     private func settleDamage(_ logs: [LogID]) throws -> [Fetch] {
         try state.withLock { state in
             if state.damaged.isEmpty { return [] }
-            return try logs.compactMap { try settleDamage($0, &state) }
+            return try settleDamage(logs, &state)
         }
     }
 
-    private func settleDamage(_ log: LogID, _ state: inout State) throws -> Fetch? {
-        let settled = try state.damaged.settle(log, in: store.log, heads, beside: state.previews)
-        // Some at a time: it may be all of a log.
-        var next = settled.taken?.lowerBound ?? 1
-        while let last = settled.taken?.upperBound, next <= last, !state.outbox.isEmpty || state.lost.has(log) {
-            let events = try store.log.events(in: log, range: next...last, limit: 4096)
-            if events.isEmpty { break }
-            try confirmed(events, &state)
-            next += Seq(events.count)
+    private func settleDamage(_ logs: [LogID], _ state: inout State) throws -> [Fetch] {
+        let (settled, failure) = try state.damaged.settle(logs, in: store.log, heads, beside: state.previews)
+        for (log, settled) in settled {
+            // Some at a time: it may be all of a log.
+            var next = settled.taken?.lowerBound ?? 1
+            while let last = settled.taken?.upperBound, next <= last, !state.outbox.isEmpty || state.lost.has(log) {
+                let events = try store.log.events(in: log, range: next...last, limit: 4096)
+                if events.isEmpty { break }
+                try confirmed(events, &state)
+                next += Seq(events.count)
+            }
         }
-        return settled.wish
+        if let failure { throw failure }
+        return settled.compactMap(\.1.wish)
     }
 
     /// The gaps that damage left: asked for at the beginning of a session.
     func damageWishes() throws -> [Fetch] {
-        try state.withLock { state in try state.damaged.begin().compactMap { try settleDamage($0, &state) } }
+        try state.withLock { state in try settleDamage(state.damaged.begin(), &state) }
     }
 
-    /// What came for what damage took of a log waits beside it until all of that is here, as nothing else judges it. Answers up to which seq it does.
-    private func wait(for came: [RecordedEvent], _ note: LogNote?, behind last: Seq, _ kept: inout Kept) throws -> Seq? {
-        let log = came[0].log
-        let end = state.withLock { $0.damaged.waitsThrough(log) }
-        let waiting = came.filter { last < $0.seq && $0.seq <= end }
-        if waiting.isEmpty { return end }
-        let secret = note?.secret ?? []
-        if last > 0 {
-            guard try Salts.hasAll(of: waiting, Self.seeds(store.log.secret(of: log))) else {
-                kept.withoutSalts.append(log)
-                return nil
+    /// What came for what damage took of logs waits beside them until all of that is here, as nothing else judges it.
+    private func wait(for coming: inout Coming) throws {
+        if state.withLock({ $0.damaged.isEmpty }) { return }
+        var waiting: [RecordedEvent] = []
+        for log in coming.order {
+            let last = try store.log.lastSeq(of: log)
+            let end = state.withLock { $0.damaged.waitsThrough(log) }
+            coming.waitsThrough[log] = end
+            let events = coming.byLog[log]!.filter { last < $0.seq && $0.seq <= end }
+            if events.isEmpty { continue }
+            if last > 0 {
+                guard try Salts.hasAll(of: events, Self.seeds(store.log.secret(of: log))) else {
+                    coming.kept.withoutSalts.append(log)
+                    coming.skipped.insert(log)
+                    continue
+                }
+            } else if events[0].seq == 1 {
+                let secret = coming.notes[log]?.secret ?? []
+                guard !secret.isEmpty, try Salts.hasAll(of: events, Self.seeds(secret)) else {
+                    throw ReplicaError(.badPeer, "the first events of \(log) came without its secret")
+                }
             }
-        } else if waiting[0].seq == 1 {
-            guard !secret.isEmpty, try Salts.hasAll(of: waiting, Self.seeds(secret)) else {
-                throw ReplicaError(.badPeer, "the first events of \(log) came without its secret")
-            }
+            coming.kept.mended.append(log)
+            waiting += events
         }
-        kept.mended.append(log)
-        kept.events += try state.withLock { try $0.damaged.wait(for: waiting, secret: secret) }
-        kept.wishes += try settleDamage([log])
-        return end
+        if waiting.isEmpty { return }
+        coming.kept.events += try state.withLock { try $0.damaged.wait(for: waiting, secrets: coming.notes.mapValues(\.secret)) }
+        coming.kept.wishes += try settleDamage(coming.kept.mended)
     }
 
     /// Whether nothing is missing that was here before.
@@ -224,6 +234,8 @@ extension Replica {
         var secrets: [LogID: [UInt8]] = [:]
         /// Logs of which nothing goes into the store.
         var skipped: Set<LogID> = []
+        /// Up to which seq what comes of a log waits beside it.
+        var waitsThrough: [LogID: Seq] = [:]
         /// Up to where the store holds each log.
         var held: [LogID: Seq] = [:]
 
@@ -239,7 +251,16 @@ extension Replica {
     private func keep(_ events: [RecordedEvent], _ notes: [LogNote]) throws -> Kept {
         var coming = Coming(events, notes)
         coming.kept.headed = coming.order.filter { coming.notes[$0]?.head != nil }
-        for log in coming.order where try !fits(log, &coming) { coming.skipped.insert(log) }
+        for log in coming.order {
+            coming.held[log] = 0
+            let came = coming.byLog[log]!
+            guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
+            for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
+                throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
+            }
+        }
+        try wait(for: &coming)
+        for log in coming.order where try !coming.skipped.contains(log) && !fits(log, &coming) { coming.skipped.insert(log) }
         let taken = events.filter { $0.seq > coming.held[$0.log]! && !coming.skipped.contains($0.log) }
         coming.kept.events += taken.count
         state.withLock { state in
@@ -259,15 +280,9 @@ extension Replica {
     /// Checks what came of a log against what is held of it and its head. Whether it goes into the store; what does not is put beside it, or asked for.
     private func fits(_ log: LogID, _ coming: inout Coming) throws -> Bool {
         let came = coming.byLog[log]!, note = coming.notes[log]
-        guard came.allSatisfy({ 1...WireLimits.seqMax ~= $0.seq }) else { throw ReplicaError(.badPeer, "a seq of \(log) that no log reaches") }
-        for (previous, event) in zip(came, came.dropFirst()) where event.seq != previous.seq + 1 {
-            throw ReplicaError(.badPeer, "events of \(log) are out of order at seq \(event.seq)")
-        }
-        var last = try store.log.lastSeq(of: log)
+        let last = try store.log.lastSeq(of: log)
         coming.held[log] = last
-        guard let waitsThrough = try wait(for: came, note, behind: last, &coming.kept) else { return false }
-        if waitsThrough > last { last = try store.log.lastSeq(of: log) }
-        coming.held[log] = last
+        let waitsThrough = coming.waitsThrough[log] ?? 0
         let isWaiting = waitsThrough > last
         // A newest part may begin before that.
         let new = came.filter { $0.seq > (isWaiting && !state.withLock { $0.previews.has(log) } ? waitsThrough : last) }

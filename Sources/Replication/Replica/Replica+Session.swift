@@ -54,18 +54,53 @@ extension Replica {
                 progress = PartialCursor(cursor: known, wholeFrom: 1, partFrom: 1, partThrough: 0)
             }
             let checkpoint = try savedCheckpoint()
+            let breaks = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.breaks)?.count ?? 0 }
+            let messageBytes = Self.messageBytes(afterBreaks: breaks)
             // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
             let holdsBack = state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope))
             let (pushed, touched) =
-                holdsBack ? ([], []) : try state.outbox.take(bytesMax: WireLimits.helloPushBytesMax, eventsMax: WireLimits.pushEventsMax)
+                holdsBack ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)
             show(state.outbox, touched)
-            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack)
+            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack, breaks: breaks,
+                messageBytes: messageBytes ?? .max)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
                 wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true,
-                takesProgress: !scope.isOfParts, progress: progress)
+                takesProgress: !scope.isOfParts, progress: progress, messageBytes: UInt64(messageBytes ?? 0))
         }
+    }
+
+    // Lines that break.
+
+    /// Messages are asked to be so small where the line has cut so many sessions before anything came of them: each time the same message may have been on
+    /// its way. One such session alone says little, as hubs stop, too. `nil`: they may be of any size.
+    private static func messageBytes(afterBreaks breaks: Int) -> Int? {
+        switch breaks {
+        case ..<2: nil
+        case ..<4: 128 << 10
+        default: 16 << 10
+        }
+    }
+
+    private static let breaksMax = 4
+
+    /// What this session's HELLO said of the size of messages: what goes up is not larger either.
+    var messageBytes: Int { state.withLock { $0.greeting.messageBytes } }
+
+    /// The line broke, and nothing has come of the session.
+    func noteBreak() throws {
+        let breaks = state.withLock { $0.greeting.breaks }
+        if breaks < Self.breaksMax { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.breaks, [UInt8](repeating: 1, count: breaks + 1)) } }
+    }
+
+    /// All has come, and gone.
+    func forgetBreaks() throws {
+        let had = state.withLock { state in
+            defer { state.greeting.breaks = 0 }
+            return state.greeting.breaks > 0
+        }
+        if had { try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.breaks) } }
     }
 
     private func isNothingBeside(_ state: borrowing State) throws -> Bool {
@@ -382,7 +417,11 @@ extension Replica {
         try body(batch, true)
     }
 
+    /// Up to which seq a log is held, in itself or in a part before which nothing is for this user.
+    func heldSeq(of log: LogID) throws -> Seq { try max(store.log.lastSeq(of: log), state.withLock { $0.previews.lastSeqOfFirst(log) }) }
+
     func root(of log: LogID, at size: Seq) throws -> Hash256 {
+        if try size > store.log.lastSeq(of: log), let root = try state.withLock({ try $0.previews.root(of: log, at: size) }) { return root }
         guard let tree = size == 0 ? CompactRange() : try heads.tree(of: log, through: size) else {
             throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
         }
@@ -395,7 +434,7 @@ extension Replica {
     /// The logs that may hold what no head vouched for, with their heads as they are here.
     func unvouchedHeads() throws -> [HeadsFrame.Item] {
         try unvouched.keys.sorted().map { log in
-            let size = try store.log.lastSeq(of: log)
+            let size = try heldSeq(of: log)
             return HeadsFrame.Item(log: log, head: LogHead(size: size, root: try root(of: log, at: size)))
         }
     }

@@ -63,6 +63,10 @@ public final class Replica: Sendable {
         var namesPart = false
         /// It left out what it might have carried of the outbox: that may stand in what comes.
         var holdsBack = false
+        /// So many sessions before it the line cut before anything came of them.
+        var breaks = 0
+        /// What it said of the size of messages.
+        var messageBytes = Int.max
     }
 
     /// Opens a replica, or makes one where nothing is.

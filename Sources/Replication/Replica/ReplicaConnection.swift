@@ -73,6 +73,10 @@ public final class ReplicaConnection: @unchecked Sendable {
     private static let backlogBytesMax = 64 << 20
     /// What a message costs beside its bytes, about.
     private static let messageOverhead = 256
+    /// Whether something came of this session that need not come, or go, again.
+    var isFruitful = false
+    /// Whether HELLO carried some of the outbox.
+    private var hasPushed = false
     var hasEnded = false
 
     init(
@@ -132,6 +136,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             guard !hasEnded else { return }
             _ = session.end(Bye(.normal))
             replica.saveCursor()
+            noteBreak()
             let bye = Bye(.goingAway, "the connection was lost")
             finish(.ended(bye), bye)
         }
@@ -197,6 +202,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func begin() {
         guarded {
             let hello = try replica.hello(token: token, scope: scope)
+            hasPushed = !hello.pushed.isEmpty
             perform(session.start(hello, at: now))
         }
     }
@@ -231,9 +237,16 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .mayPush: guarded { try push() }
             case .ended(let bye, _):
                 replica.saveCursor()
+                // A message that takes longer than the other end waits looks like that.
+                if bye.code == .timeout { noteBreak() }
                 finish(.ended(bye), bye)
             }
         }
+    }
+
+    /// The line broke. What cannot be written down of that is no matter.
+    private func noteBreak() {
+        if welcome != nil || hasPushed, !isFruitful { try? replica.noteBreak() }
     }
 
     private func finish(_ event: ReplicaEvent, _ bye: Bye) {
@@ -268,13 +281,18 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// Not all has come, but what has need not come again, nor be named, when this session breaks off.
-    func progressed(_ progress: PartialCursor, place: Position) throws {
+    func progressed(_ progress: Progress, place: Position) throws {
         // What did not fit was not kept, and what is compared still is not known to be the hub's: this says nothing about it.
-        try checkHub(progress.cursor)
+        try checkHub(progress.part.cursor)
+        for log in progress.whole where unvouched[log] == nil && !unvouchedParts.contains(log) {
+            // Names of what is not here are a liar's.
+            let seq = try replica.heldSeq(of: log)
+            if seq > 0 { ahead[log] = seq }
+        }
         guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
-        if isInDoubt { return laterProgress = (progress, unvouched, place) }
-        try replica.progressed(progress, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
-        if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.cursor, place: replica.store.log.lastPosition) }
+        if isInDoubt { return laterProgress = (progress.part, unvouched, place) }
+        try replica.progressed(progress.part, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
+        if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.part.cursor, place: replica.store.log.lastPosition) }
     }
 
     /// A cursor of another hub would be held against the true one for ever.
@@ -355,13 +373,20 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// The hub's head of a log in doubt, which is not the one held here.
-    private func doubt(_ item: HeadsFrame.Item, vouchedSeq: Seq, isEqual: Bool) throws {
+    private func doubt(_ item: HeadsFrame.Item, vouchedSeq: Seq) throws {
+        let isEqual = try item.head.size >= vouchedSeq && self.isEqual(item)
         // What was vouched for the hub must have, cursor and all.
         if item.head.size < vouchedSeq || item.head.size == vouchedSeq && !isEqual {
             throw ReplicaError(
                 .forked, "the hub's head of \(item.log) at seq \(item.head.size) is \(item.head.root), where it had shown seq 1 to \(vouchedSeq) with another")
         }
+        if isEqual, try item.head.size == replica.heldSeq(of: item.log) { return }
         retracts[item.log] = isEqual ? item.head.size : vouchedSeq
+    }
+
+    /// Whether a hub's head is that of what is held.
+    private func isEqual(_ item: HeadsFrame.Item) throws -> Bool {
+        try item.head.size == 0 || PlantedBug.skipHeadCheck.isPlanted || replica.root(of: item.log, at: item.head.size) == item.head.root
     }
 
     private func endDoubt() throws {
@@ -389,6 +414,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
         let (isReborn, failed) = try replica.answered(accepted, refused)
         let settled = replica.takeSettled()
+        if settled.accepted + settled.failed + failed > 0 { isFruitful = true }
         observe(.answered(accepted: settled.accepted, refused: failed + settled.failed))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
@@ -407,14 +433,18 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func push() throws {
         while session.mayPush, !holdsBack {
-            let events = try replica.takePushed(bytesMax: min(session.pushBytes, 1 << 20))
+            let events = try replica.takePushed(bytesMax: min(session.pushBytes, 1 << 20, replica.messageBytes))
             if events.isEmpty { break }
             perform(session.push(events))
         }
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) { observe(.settled) }
+        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) {
+            isFruitful = true
+            guarded { try replica.forgetBreaks() }
+            observe(.settled)
+        }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.
@@ -424,13 +454,13 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Of logs that it was not asked about a hub has nothing to say.
         let names = scope.names
         for item in frame.heads where Scope.covers(item.log, names) {
-            let held = try replica.store.log.lastSeq(of: item.log)
+            let held = try comparison == nil && frame.isProbe ? replica.heldSeq(of: item.log) : replica.store.log.lastSeq(of: item.log)
             if !frame.isProbe {
                 // Somebody's coming: what is held may end earlier.
                 if held >= item.head.size, try replica.root(of: item.log, at: item.head.size) != item.head.root {
                     // What came without a head is not held against the hub.
                     if comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
-                        try doubt(item, vouchedSeq: vouchedSeq, isEqual: false)
+                        try doubt(item, vouchedSeq: vouchedSeq)
                         continue
                     }
                     throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
@@ -441,14 +471,12 @@ public final class ReplicaConnection: @unchecked Sendable {
             let vouchedSeq = comparison == nil ? replica.vouchedSeq(of: item.log) : nil
             guard comparison != nil || vouchedSeq != nil else { continue }
             guard item.head.size <= held else { throw ReplicaError(.badPeer, "a head of \(item.log) beyond what was asked for") }
-            let isEqual =
-                try item.head.size == 0 || PlantedBug.skipHeadCheck.isPlanted || replica.root(of: item.log, at: item.head.size) == item.head.root
             if let vouchedSeq {
-                try doubt(item, vouchedSeq: vouchedSeq, isEqual: isEqual)
+                try doubt(item, vouchedSeq: vouchedSeq)
                 continue
             }
             guard let comparison else { continue }
-            switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: isEqual) {
+            switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: try isEqual(item)) {
             case .probe(let size):
                 probes.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: try replica.root(of: item.log, at: size))))
             case .rewind, .nothing: break

@@ -13,7 +13,7 @@ package struct ReplicaSession: Sendable {
         /// All that concerns the user up to here was sent before.
         case caughtUp(Cursor)
         /// So much of it was.
-        case progressed(PartialCursor)
+        case progressed(Progress)
         /// The hub has read all that was sent before ``ping()``, and its answers have come.
         case answersPing
         case typing(Typing)

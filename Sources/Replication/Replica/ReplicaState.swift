@@ -47,6 +47,8 @@ enum ReplicaState {
         static let healed = Array("healed".utf8)
         /// All logs whose gaps were filled since the cursor, also those whose old heads were not known: coded as those.
         static let filled = Array("filled".utf8)
+        /// So many sessions in a row the line cut before anything came of them: as many bytes.
+        static let breaks = Array("breaks".utf8)
         /// What a hub did that it must not: for people and for whoever judges.
         static let evidence = Array("evidence".utf8)
     }

@@ -33,3 +33,13 @@ package struct PartialCursor: Hashable, Sendable {
         return keepsWhole && keepsPart
     }
 }
+
+/// What a hub tells of a session that has not sent everything: how far it came, and what came beside that.
+package struct Progress: Hashable, Sendable {
+    package var part: PartialCursor
+    /// Logs of which all was sent since the session began, though `part` does not say so: of a first screen, or live. Of each it is told when that is so; not again
+    /// until more of the log was sent.
+    package var whole: [LogID] = []
+
+    package init(_ part: PartialCursor, whole: [LogID] = []) { (self.part, self.whole) = (part, whole) }
+}

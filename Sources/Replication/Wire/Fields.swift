@@ -104,6 +104,20 @@ package struct Fields {
         return id
     }
 
+    package func identifiers<Tag>(_ field: UInt64) throws -> [Identifier<Tag>] {
+        try all(field).map { bytes in
+            guard let id = Identifier<Tag>(bytes: bytes) else { throw CodecError(.badValue) }
+            return id
+        }
+    }
+
+    package func users(_ field: UInt64) throws -> [UserID] {
+        try all(field).map { bytes in
+            guard let user = UserID(try bytes.withUnsafeBytes { try EventLog.text(of: $0) }) else { throw CodecError(.badValue) }
+            return user
+        }
+    }
+
     package func hash(_ field: UInt64) throws -> Hash256 {
         guard let hash = Hash256(bytes: bytes(field)) else { throw CodecError(.badValue) }
         return hash

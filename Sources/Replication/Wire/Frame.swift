@@ -20,7 +20,7 @@ package enum Frame: Hashable, Sendable {
     case heads(HeadsFrame)
     case base(BaseFrame)
     case repair(RepairFrame)
-    case progress(PartialCursor)
+    case progress(Progress)
 }
 
 /// Where a replica stands in a hub's order of commits: it has seen all that concerns its user up to `position`.
@@ -90,6 +90,9 @@ package struct Hello: Hashable, Sendable {
     package var takesProgress = false
     /// What the last such session has told, in the place of ``cursor``, which then cannot hold: a hub that is older than this compares all.
     package var progress: PartialCursor? = nil
+    /// No message is to bring more bytes of events than this, before they are compressed; 0: whatever the protocol allows. A line that breaks before a
+    /// message is through brings nothing.
+    package var messageBytes: UInt64 = 0
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -286,6 +289,8 @@ public enum WireLimits {
     public static let subprotocol = "convstore.sync.v1"
     /// Bytes of one message: the largest event, and some.
     public static let messageBytesMax = 8 << 20
+    /// Where a peer asks for small messages, none need be smaller than that.
+    package static let messageBytesMin = 4 << 10
     /// Bytes of events that a HELLO may carry.
     package static let helloPushBytesMax = 256 << 10
     /// The least credit that a peer may give: one largest event must fit. The most, at once: what counts it must not overflow.

@@ -165,7 +165,7 @@ extension Frame {
         case 18:
             let blocks = try fields.messages(2) { RunBlock(number: Int(clamping: $0.number(1)), bytes: $0.bytes(2)) }
             self = .repair(RepairFrame(position: try fields.seq(1), blocks: blocks))
-        case 19: self = .progress(try PartialCursor(fields))
+        case 19: self = .progress(try Progress(fields))
         default: throw CodecError(.badField)
         }
     }
@@ -207,6 +207,23 @@ extension PartialCursor {
     }
 }
 
+extension Progress {
+    fileprivate func encode(into out: inout ByteBuffer) {
+        part.encode(into: &out)
+        for log in whole {
+            switch log {
+            case .conversation(let id): out.put(bytes: 5, id.bytes)
+            case .user(let user): out.put(text: 6, user.string)
+            }
+        }
+    }
+
+    fileprivate init(_ fields: Fields) throws {
+        part = try PartialCursor(fields)
+        whole = try fields.identifiers(5).map { .conversation($0) } + fields.users(6).map { .user($0) }
+    }
+}
+
 extension Scope {
     /// Said beside what belongs to it: an empty list must not read as all conversations, nor a newer version's scope as a wider one.
     private enum Kind: UInt64 { case mine, everything, conversations, newest }
@@ -230,12 +247,7 @@ extension Scope {
         switch Kind(rawValue: fields.number(1)) {
         case .mine: self = .mine
         case .everything: self = .everything
-        case .conversations:
-            self = .conversations(
-                try fields.all(2).map { bytes in
-                    guard let id = ConversationID(bytes: bytes) else { throw CodecError(.badValue) }
-                    return id
-                })
+        case .conversations: self = .conversations(try fields.identifiers(2))
         case .newest: self = .newest(conversations: fields.number(3), messages: fields.number(4))
         case nil: throw CodecError(.badValue)
         }
@@ -269,6 +281,7 @@ extension Hello {
         if let checkpointRoot { out.put(bytes: 15, checkpointRoot.bytes) }
         out.put(number: 16, takesProgress ? 1 : 0)
         if let progress { out.put(message: 17) { progress.encode(into: &$0) } }
+        out.put(number: 18, messageBytes)
     }
 
     fileprivate init(_ fields: Fields) throws {
@@ -296,6 +309,7 @@ extension Hello {
         checkpointRoot = fields.has(15) ? try fields.hash(15) : nil
         takesProgress = fields.number(16) != 0
         progress = fields.has(17) ? try PartialCursor(fields.message(17)) : nil
+        messageBytes = fields.number(18)
     }
 }
 

@@ -19,7 +19,8 @@ extension Frame {
         case .heads(let heads):
             "HEADS\(heads.isProbe ? ", a probe," : "")\(heads.isLast ? ", the last," : "") "
                 + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
-        case .progress(let progress): "PROGRESS \(progress.summary)"
+        case .progress(let progress):
+            "PROGRESS \(progress.part.summary)" + (progress.whole.isEmpty ? "" : ", whole: \(progress.whole.map { "\($0)" }.joined(separator: ", "))")
         case .base(let base): "BASE \(base.log) at \(base.seq)"
         case .repair(let repair): "REPAIR \(repair.position), \(repair.blocks.count) blocks"
         case .bye(let bye): "BYE \(bye.code) \(bye.reason)"

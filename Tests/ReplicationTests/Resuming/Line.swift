@@ -19,10 +19,12 @@ final class Line: Sendable {
 
     /// - Parameters:
     ///   - isLost: whether the connection is lost before the hub's next message, as it stands then.
+    ///   - isLostUp: the same before the replica's next message.
     ///   - isLate: whether a message of the hub's does not come before that.
     ///   - hello: changes what the hub gets as HELLO.
     init(
         _ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, isLost: @escaping @Sendable (Record, Frame) -> Bool = { _, _ in false },
+        isLostUp: @escaping @Sendable (Record, Frame) -> Bool = { _, _ in false },
         isLate: @escaping @Sendable (Frame) -> Bool = { _ in false },
         hello: @escaping @Sendable (inout Hello) -> Void = { _ in }
     ) {
@@ -49,13 +51,16 @@ final class Line: Sendable {
                     hello(&greeting)
                     frame = .hello(greeting)
                 }
-                let isLost = record.withLock { record in
-                    if record.isLost { return true }
+                let (passes, isNewlyLost) = record.withLock { record -> (Bool, Bool) in
+                    if record.isLost { return (false, false) }
+                    record.isLost = isLostUp(record, frame)
+                    if record.isLost { return (false, true) }
                     record.up.append(frame)
                     record.bytesUp += bytes.count
-                    return false
+                    return (true, false)
                 }
-                if !isLost { ends.withLock { $0.hub }?.receive(frame.encoded()) }
+                if passes { ends.withLock { $0.hub }?.receive(frame.encoded()) }
+                if isNewlyLost { ends.withLock { $0.replica }?.disconnected() }
             },
             close: { [ends] _ in ends.withLock { $0.hub }?.disconnected() },
             observe: { [record] event in record.withLock { $0.events.append(event) } })
@@ -97,7 +102,8 @@ extension Line.Record {
     var isSettled: Bool { events.contains { if case .settled = $0 { true } else { false } } }
     var isGone: Bool { down.contains { if case .welcome(let welcome) = $0 { welcome.isGone } else { false } } }
     var hello: Hello? { up.firstNonNil { if case .hello(let hello) = $0 { hello } else { nil } } }
-    var progress: [PartialCursor] { down.compactMap { if case .progress(let progress) = $0 { progress } else { nil } } }
+    var told: [Progress] { down.compactMap { if case .progress(let progress) = $0 { progress } else { nil } } }
+    var progress: [PartialCursor] { told.map(\.part) }
     /// Heads that the replica named.
     var named: [HeadsFrame.Item] { up.flatMap { frame -> [HeadsFrame.Item] in if case .heads(let heads) = frame { heads.heads } else { [] } } }
     /// Events of the hub's frames, held before or not.
@@ -108,13 +114,14 @@ extension Line.Record {
 }
 
 extension Frame {
-    var eventCount: Int {
+    var recorded: [RecordedEvent] {
         switch self {
-        case .events(let frame): frame.items.count
-        case .segment(let segment): (try? SegmentCodec.decode(segment.run).count) ?? 0
-        default: 0
+        case .events(let frame): frame.items.compactMap { try? EventCodec.decode(envelope: $0.envelope, body: $0.body) }
+        case .segment(let segment): (try? SegmentCodec.decode(segment.run)) ?? []
+        default: []
         }
     }
+    var eventCount: Int { recorded.count }
     var hasEvents: Bool { eventCount > 0 }
     /// Whether it has a log's head of a size.
     func names(_ log: LogID, size: UInt64) -> Bool {

@@ -20,7 +20,7 @@ import Testing
                 world.hub, device,
                 isLost: { record, frame in
                     // The newest log is whole, and the oldest waits for its lot.
-                    if case .progress(let told) = frame, told.wholeFrom <= told.cursor.position, written.withLock({ !$0 }) {
+                    if case .progress(let told) = frame, told.part.wholeFrom <= told.part.cursor.position, written.withLock({ !$0 }) {
                         written.withLock { $0 = true }
                         _ = try? hub.appendBlocking([done, waits].map { Submission(message("meanwhile", in: $0, by: ada)) })
                     }

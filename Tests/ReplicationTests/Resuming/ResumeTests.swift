@@ -277,7 +277,7 @@ import Testing
             let liar = Between(world.hub, device) { frame in
                 guard case .caughtUp = frame else { return frame }
                 count.withLock { $0 += 1 }
-                return .progress(told)
+                return .progress(Progress(told))
             }
             let new = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             try await eventually { try device.store.log.lastSeq(of: .conversation(new)) == 1 && count.withLock { $0 > 0 } }

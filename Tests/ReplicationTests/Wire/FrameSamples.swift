@@ -51,6 +51,7 @@ enum FrameSamples {
         (full.checkpointSize, full.checkpointRoot) = (12, root)
         (full.wantsFirstScreen, full.credit, full.sendsAgain) = (true, WireLimits.creditMax, true)
         (full.takesProgress, full.progress) = (true, progress)
+        full.messageBytes = 16 << 10
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)
@@ -136,11 +137,11 @@ enum FrameSamples {
                 "REPAIR",
                 .repair(
                     RepairFrame(position: 32_769, blocks: [RunBlock(number: 0, bytes: [UInt8](0..<100)), RunBlock(number: 1, bytes: secret)]))
-            ), ("PROGRESS", .progress(progress)),
-            ("PROGRESS that says nothing", .progress(PartialCursor(cursor: cursor, wholeFrom: 5_000_000_001, partFrom: 5_000_000_001, partThrough: 0)!)),
+            ), ("PROGRESS", .progress(Progress(progress))), ("PROGRESS beside which logs are whole", .progress(Progress(progress, whole: [.conversation(conversation), .user(user)]))),
+            ("PROGRESS that says nothing", .progress(Progress(PartialCursor(cursor: cursor, wholeFrom: 5_000_000_001, partFrom: 5_000_000_001, partThrough: 0)!))),
             (
                 "PROGRESS of all",
-                .progress(PartialCursor(cursor: Cursor(store: store, incarnation: 1, position: 0), wholeFrom: 1, partFrom: 0, partThrough: 0)!)
+                .progress(Progress(PartialCursor(cursor: Cursor(store: store, incarnation: 1, position: 0), wholeFrom: 1, partFrom: 0, partThrough: 0)!))
             ),
             ("REPAIR of nothing", .repair(RepairFrame(position: 0, blocks: []))),
             ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),

@@ -90,6 +90,12 @@ import Testing
             wrong("REPAIR at a position that cannot be", .badValue, frame(18, unhex("08" + big))),
             wrong("REPAIR whose block is a number", .badField, frame(18, unhex("1001"))),
         ]
+        let told = unhex("0a14" + "0a10" + String(repeating: "ab", count: 16) + "18051001")
+        wrongs += [
+            wrong("PROGRESS beside which a log of 15 bytes is whole", .badValue, frame(19, told + unhex("2a0f" + String(repeating: "ab", count: 15)))),
+            wrong("PROGRESS beside which nobody's log is whole", .badValue, frame(19, told + unhex("3200"))),
+            wrong("PROGRESS beside which a number is whole", .badField, frame(19, told + unhex("2801"))),
+        ]
         // Of a hub that stands at 5.
         let cursor = "0a14" + "0a10" + String(repeating: "ab", count: 16) + "1805"
         let progress = [

@@ -159,7 +159,14 @@ extension Frame {
             .of(
                 base.log.field, ("base", .of(base.base)), ("seq", .number(base.seq)), ("range", .of(base.range)), ("secret", .of(base.secret)),
                 ("first", .flag(base.isFirst)))
-        case .progress(let progress): progress.fields
+        case .progress(let progress):
+            .of(
+                ("cursor", progress.part.cursor.fields), ("whole_from", .number(progress.part.wholeFrom)), ("part_from", .number(progress.part.partFrom)),
+                ("part_through", .number(progress.part.partThrough)),
+                (
+                    "whole_conversations",
+                    .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .conversation(let id) = log { .of(id.bytes) } else { nil } })
+                ), ("whole_users", .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .user(let user) = log { .text(user.string) } else { nil } })))
         case .repair(let repair):
             .of(
                 ("position", .number(repair.position)),
@@ -251,7 +258,7 @@ extension Hello {
             ("nonce", .of(nonce)), ("user", .text(user.string)), ("token", .text(token)), ("cursor", cursor?.fields), ("scope", scope.fields),
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
             ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }),
-            ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields))
+            ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields), ("message_bytes", .number(messageBytes)))
     }
 }
 
