@@ -59,7 +59,8 @@ struct FirstScreen {
     /// The next pages, as many as make a frame, or as are made of so many events.
     func part(_ pages: inout ArraySlice<Page>, bytesMax: Int) throws -> Part {
         var part = Part()
-        while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < min(Self.partBytesMax, bytesMax), part.effort.events < Self.effortMax {
+        while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < min(Self.partBytesMax, bytesMax), part.effort.events < Self.effortMax
+        {
             pages.removeFirst()
             try add(page, to: &part)
         }

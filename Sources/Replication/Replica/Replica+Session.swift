@@ -59,9 +59,11 @@ extension Replica {
             // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
             let holdsBack = state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope))
             let (pushed, touched) =
-                holdsBack ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)
+                holdsBack
+                ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)
             show(state.outbox, touched)
-            state.greeting = Greeting(checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack, breaks: breaks,
+            state.greeting = Greeting(
+                checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack, breaks: breaks,
                 messageBytes: messageBytes ?? .max)
             return Hello(
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,

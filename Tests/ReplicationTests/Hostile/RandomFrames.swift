@@ -209,7 +209,10 @@ struct RandomFrames {
             var told = cursor
             told.position = random.next() >> 1
             return .caughtUp(CaughtUp(cursor: told))
-        case 18: return random.chance(0.3) ? .credit(random.within(0...1 << 22)) : .progress(Progress(progress(), whole: random.chance(0.5) ? [] : (0..<random.below(4)).map { _ in log() }))
+        case 18:
+            return random.chance(0.3)
+                ? .credit(random.within(0...1 << 22))
+                : .progress(Progress(progress(), whole: random.chance(0.5) ? [] : (0..<random.below(4)).map { _ in log() }))
         case 19: return .base(BaseFrame(log: log(), base: bytes(60), seq: seq(), range: bytes(64), secret: hash().bytes))
         case 20: return .ping(random.next())
         case 21: return .typing(Typing(conversation: conversation(), user: user, isTyping: true))

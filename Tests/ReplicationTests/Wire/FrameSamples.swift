@@ -137,8 +137,12 @@ enum FrameSamples {
                 "REPAIR",
                 .repair(
                     RepairFrame(position: 32_769, blocks: [RunBlock(number: 0, bytes: [UInt8](0..<100)), RunBlock(number: 1, bytes: secret)]))
-            ), ("PROGRESS", .progress(Progress(progress))), ("PROGRESS beside which logs are whole", .progress(Progress(progress, whole: [.conversation(conversation), .user(user)]))),
-            ("PROGRESS that says nothing", .progress(Progress(PartialCursor(cursor: cursor, wholeFrom: 5_000_000_001, partFrom: 5_000_000_001, partThrough: 0)!))),
+            ), ("PROGRESS", .progress(Progress(progress))),
+            ("PROGRESS beside which logs are whole", .progress(Progress(progress, whole: [.conversation(conversation), .user(user)]))),
+            (
+                "PROGRESS that says nothing",
+                .progress(Progress(PartialCursor(cursor: cursor, wholeFrom: 5_000_000_001, partFrom: 5_000_000_001, partThrough: 0)!))
+            ),
             (
                 "PROGRESS of all",
                 .progress(Progress(PartialCursor(cursor: Cursor(store: store, incarnation: 1, position: 0), wholeFrom: 1, partFrom: 0, partThrough: 0)!))

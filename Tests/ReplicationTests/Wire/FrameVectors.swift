@@ -166,7 +166,11 @@ extension Frame {
                 (
                     "whole_conversations",
                     .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .conversation(let id) = log { .of(id.bytes) } else { nil } })
-                ), ("whole_users", .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .user(let user) = log { .text(user.string) } else { nil } })))
+                ),
+                (
+                    "whole_users",
+                    .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .user(let user) = log { .text(user.string) } else { nil } })
+                ))
         case .repair(let repair):
             .of(
                 ("position", .number(repair.position)),
