@@ -1,4 +1,5 @@
 import ConversationStore
+import Foundation
 import Testing
 
 @testable import EventLog
@@ -38,7 +39,30 @@ import Testing
         }
     }
 
-    @Test("One conversation of which the hub has something else keeps none of the others from being healed", arguments: [0, 30, 59])
+    @Test("What was taken before the process was killed, and not written down as such, is no more doubtful than it was") func killed() async throws {
+        try await withWorld { world in
+            let (chats, device) = try await talked(in: world, 50)
+            let path = device.store.log.path
+            try device.close()
+            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
+            _ = try Replica.salvage(at: path)
+            // The side store as it was before.
+            let side = try Data(contentsOf: URL(fileURLWithPath: path + "/sync"))
+            let first = try world.open(path, bob)
+            try await world.sync(first)
+            try first.close()
+            try side.write(to: URL(fileURLWithPath: path + "/sync"))
+            let healed = try world.open(path, bob)
+            #expect(try healed.state.withLock { try $0.damaged.rests() }.count == 50 && healed.store.log.lastSeq(of: .conversation(chats[0])) == 10)
+            let hello = try healed.hello(token: "", scope: .mine)
+            #expect(hello.cursor?.incarnation == world.hub.incarnation && hello.progress == nil && healed.unvouched.isEmpty)
+            try await world.sync(healed)
+            #expect(healed.isWhole)
+            for chat in chats { #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat))) }
+        }
+    }
+
+    @Test("One conversation of which the hub has something else keeps none of those that come with it from being healed", arguments: [0, 30, 59])
     func oneForked(_ place: Int) async throws {
         try await withWorld { world in
             let (chats, device) = try await talked(in: world, 60)

@@ -19,9 +19,6 @@ struct Coverage {
     /// Where the lot that is under way begins.
     private var lot: (number: Int, from: Position)?
 
-    /// Names in one PROGRESS: the others are in the next.
-    static let namesMax = 1024
-
     init(position: Position, logs: [(log: LogID, last: Position)], told: PartialCursor?) {
         (self.position, self.logs, self.told) = (position, logs, told)
         ends = Dictionary(uniqueKeysWithValues: logs.map { ($0.log, $0.last) })
@@ -34,8 +31,9 @@ struct Coverage {
     ///
     /// - Parameters:
     ///   - sent: logs of which all was sent since this was called last.
+    ///   - namesMax: so many of them are named at once: the others are in the next.
     ///   - now: where the hub stands, if all that happened up to there was noted.
-    mutating func progress(_ feed: Feed, whole sent: Set<LogID> = [], now: Position?, _ cursor: (Position) -> Cursor) -> Progress? {
+    mutating func progress(_ feed: Feed, whole sent: Set<LogID> = [], namesMax: Int = 1024, now: Position?, _ cursor: (Position) -> Cursor) -> Progress? {
         whole.formUnion(sent)
         let done = changed.filter { !feed.wants($0) }
         changed.subtract(done)
@@ -43,15 +41,11 @@ struct Coverage {
         let isUpToDate = now != nil && changed.isEmpty
         // The logs that are left have not changed: where their last events lie stays true.
         if let now, isUpToDate { position = now }
-        var new = part(feed, cursor)
-        if new == told || new.map({ !$0.isAtLeast(told) }) ?? true { new = nil }
-        if new != nil, isUpToDate { changedWhole = [] }
-        // What was told before stays true.
-        guard let part = new ?? told else { return nil }
-        let names = takeWhole(beside: part, feed)
-        if new == nil, names.isEmpty { return nil }
+        // A replica counts on each for all that came before it: names alone, behind the same part, would have it forget what is held beyond that otherwise.
+        guard let part = part(feed, cursor), part != told, part.isAtLeast(told) else { return nil }
+        if isUpToDate { changedWhole = [] }
         told = part
-        return Progress(part, whole: names)
+        return Progress(part, whole: takeWhole(beside: part, feed, namesMax))
     }
 
     /// How far all was sent of the logs that were looked up.
@@ -71,10 +65,10 @@ struct Coverage {
     }
 
     /// The logs of which a part does not say that all of them was sent, though it was.
-    private mutating func takeWhole(beside part: PartialCursor, _ feed: Feed) -> [LogID] {
+    private mutating func takeWhole(beside part: PartialCursor, _ feed: Feed, _ namesMax: Int) -> [LogID] {
         // Those that have no place here began later, and if they have not changed since, the part goes as far as that.
         whole = whole.filter { log in !feed.wants(log) && (changedWhole.contains(log) || ends[log].map { part.reach($0) < $0 } ?? false) }
-        let names = whole.sorted().prefix(Self.namesMax)
+        let names = whole.sorted().prefix(namesMax)
         whole.subtract(names)
         return Array(names)
     }

@@ -212,7 +212,7 @@ package struct Feed {
             events.append($0)
         }
         if events.isEmpty { return nil }
-        let isCut = cut(&events)
+        let isCut = !cut(&events).isEmpty
         if isCut { runs.append(position) }
         let lastRun = lastRun
         var piece = try piece(events, source) { lastRun[$0] == position && !isCut }
@@ -220,23 +220,25 @@ package struct Feed {
         return piece
     }
 
-    /// Leaves as many events as a frame brings. Answers whether that are not all.
-    private func cut(_ events: inout [RecordedEvent]) -> Bool {
-        guard cutsRuns else { return false }
+    /// Leaves as many events as a frame brings. Answers the others.
+    package func cut(_ events: inout [RecordedEvent]) -> [RecordedEvent] {
+        guard cutsRuns else { return [] }
         var bytes = 0
         let end = events.firstIndex { event in
             defer { bytes += event.event.approximateBytes }
             return bytes >= messageBytesMax
         }
-        guard let end else { return false }
-        events.removeSubrange(end...)
-        return true
+        guard let end else { return [] }
+        defer { events.removeSubrange(end...) }
+        return Array(events[end...])
     }
 
     private mutating func newest(_ source: Source) throws -> Piece? {
         var events: [RecordedEvent] = []
         var bytes = 0
         let bytesMax = min(Self.pieceBytes, messageBytesMax)
+        /// More follows of it: its head is told with that, as who is vouched for a part would not tell that it is held so far.
+        var cutLog: LogID?
         var stalled: [LogID] = []
         while let log = rest.popLast() {
             resting.remove(log)
@@ -258,11 +260,12 @@ package struct Feed {
             resting.insert(log)
             if next == wish.next { stalled.append(log) } else { rest.append(log) }
             wishes[log]!.next = next
+            if next <= last { cutLog = log }
             if bytes >= bytesMax || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
         }
         rest.append(contentsOf: stalled)
         if events.isEmpty { return nil }
-        return try piece(events, source) { _ in true }
+        return try piece(events, source) { $0 != cutLog }
     }
 
     /// A frame of events that somebody chose; of logs of which that is what comes next, or what has come since that was asked for, the feed goes on behind it.

@@ -53,7 +53,12 @@ extension HubConnection {
             hub.counters.sent(bytes.count, events: 0)
             send(bytes)
         }
-        if let piece = try feed.piece(of: part.events, source) { transmit(piece) }
+        var events = part.events
+        while !events.isEmpty {
+            let rest = feed.cut(&events)
+            if let piece = try feed.piece(of: events, source) { transmit(piece) }
+            events = rest
+        }
         for (log, seq) in part.beginnings {
             feed.skip(log, to: seq)
             feed.want(log, from: seq, tellsHeads: true)
@@ -158,7 +163,9 @@ extension HubConnection {
         guard untoldBytes >= hub.options.progressBytes, coverage != nil, !isUnsettled else { return }
         untoldBytes = 0
         let now = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
-        let progress = coverage!.progress(feed, whole: feed.takeWhole(), now: now) { Cursor(store: hub.id, incarnation: hub.incarnation, position: $0) }
+        let progress = coverage!.progress(feed, whole: feed.takeWhole(), namesMax: WireLimits.logs(inMessagesOf: feed.messageBytesMax), now: now) {
+            Cursor(store: hub.id, incarnation: hub.incarnation, position: $0)
+        }
         if let progress { transmit(.progress(progress)) }
     }
 

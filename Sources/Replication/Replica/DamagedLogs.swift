@@ -128,14 +128,9 @@ struct DamagedLogs {
     private struct Taking {
         var events: [RecordedEvent] = []
         var secrets: [LogID: [UInt8]] = [:]
-        private(set) var bytes = 0
+        var bytes = 0
         /// Logs of which nothing is missing any more, then.
         var ended: [Ended] = []
-
-        mutating func add(_ batch: [RecordedEvent]) {
-            events += batch
-            bytes += batch.reduce(0) { $0 + $1.event.approximateBytes }
-        }
     }
 
     private struct Ended {
@@ -150,7 +145,8 @@ struct DamagedLogs {
 
     /// The hub has filled gaps, or parts of them: of each log of which nothing is missing any more, what stands beside it is judged and taken.
     ///
-    /// - Returns: what became of the logs, and for what of one of them the hub must be refused: that keeps none of the others from being whole.
+    /// - Returns: what became of the logs; and what one of them failed for, first of all a hub that must be refused for it: that keeps none of the others
+    ///   from being whole.
     mutating func settle(_ logs: [LogID], in store: EventStore, _ trees: HeadCache, beside previews: Previews) throws -> (
         settled: [(log: LogID, Settled)], failure: (any Error)?
     ) {
@@ -160,12 +156,19 @@ struct DamagedLogs {
         for log in logs where heads[log] != nil {
             do {
                 settled.append((log, try settle(log, in: store, trees, beside: previews, &taking)))
-            } catch let error as ReplicaError where error.code == .forked {
-                failure = error
+            } catch {
+                failure = failure ?? error
+                guard let error = error as? ReplicaError, error.code == .forked else { break }
             }
         }
-        try take(&taking, store)
-        try end(taking.ended)
+        do {
+            try take(&taking, store)
+            try end(taking.ended)
+        } catch {
+            // What was to be asked for nobody hears.
+            (comparing, asked, reached) = ([], [:], [:])
+            throw failure ?? error
+        }
         return (settled, failure)
     }
 
@@ -200,12 +203,18 @@ struct DamagedLogs {
     }
 
     /// Takes what follows a log's last event and waits beside it; some at a time, as it may be all of a log.
-    private func take(_ batch: [RecordedEvent], _ taking: inout Taking, _ store: EventStore) throws {
-        taking.add(batch)
-        if taking.events.count >= Self.takenEventsMax || taking.bytes >= Self.aheadBytesMax { try take(&taking, store) }
+    ///
+    /// - Parameter secret: of a log that begins.
+    private func take(_ batch: [RecordedEvent], _ secret: [UInt8]?, _ taking: inout Taking, _ store: EventStore) throws {
+        let bytes = batch.reduce(0) { $0 + $1.event.approximateBytes }
+        // A disk with little room takes little at once.
+        if taking.events.count + batch.count > Self.takenEventsMax || taking.bytes + bytes > Self.takenBytesMax { try take(&taking, store) }
+        if let secret { taking.secrets[batch[0].log] = secret }
+        taking.events += batch
+        taking.bytes += bytes
     }
 
-    private static let takenEventsMax = 4096
+    private static let takenEventsMax = 1024, takenBytesMax = 1 << 20
 
     /// Of a log of which not even the head is left: the hub's own is compared with what that leads to.
     private func takeUnjudged(_ log: LogID, behind held: Seq, in store: EventStore, _ taking: inout Taking) throws -> Seq {
@@ -214,7 +223,7 @@ struct DamagedLogs {
         while let batch = try nextAhead(of: log, behind: end) {
             // What the hub has erased since comes without its body.
             let sound = batch.map(\.event).prefix { event in seeds.map { Salts.hasAll(of: [event], $0) } ?? true }
-            try take(Array(sound), &taking, store)
+            if !sound.isEmpty { try take(Array(sound), nil, &taking, store) }
             end += Seq(sound.count)
             guard sound.count == batch.count else {
                 try side.write { try $0.delete(SyncTables.ahead, Self.key(log, batch[sound.count].event.seq)) }
@@ -300,9 +309,8 @@ struct DamagedLogs {
         }
         var end = held
         while end < head.size, let batch = try nextAhead(of: log, behind: end) {
-            if end == 0 { taking.secrets[log] = secret }
+            try take(batch.map(\.event), end == 0 ? secret : nil, &taking, store)
             end += Seq(batch.count)
-            try take(batch.map(\.event), &taking, store)
         }
         taking.ended.append(Ended(log: log, filled: head.size, isHealed: true, aside: aside))
         return true
@@ -361,13 +369,14 @@ struct DamagedLogs {
     /// Nothing of some logs is missing any more.
     private mutating func end(_ ended: [Ended]) throws {
         if ended.isEmpty { return }
+        // It counts here when it does on the disk.
+        var new = self
         for entry in ended {
-            heads[entry.log] = nil
-            reached[entry.log] = nil
-            if entry.filled > 0 { filled[entry.log] = entry.filled }
-            if entry.isHealed { healed[entry.log] = entry.filled }
+            new.heads[entry.log] = nil
+            new.reached[entry.log] = nil
+            if entry.filled > 0 { new.filled[entry.log] = entry.filled }
+            if entry.isHealed { new.healed[entry.log] = entry.filled }
         }
-        let (left, kept) = (heads, self)
         try side.write { transaction in
             var old: [[UInt8]] = []
             for log in ended.map(\.log) {
@@ -379,9 +388,10 @@ struct DamagedLogs {
             }
             for key in old { try transaction.delete(SyncTables.ahead, key) }
             try Lost.delete(ended.flatMap(\.aside), in: SyncTables.suspects, &transaction)
-            try Self.save(left, &transaction)
-            try kept.keepHealed(&transaction)
+            try Self.save(new.heads, &transaction)
+            try new.keepHealed(&transaction)
         }
+        self = new
     }
 
     /// Writes what the cursor vouches for beside its place.

@@ -72,6 +72,15 @@ struct Previews {
         return part.lastSeq
     }
 
+    /// The same of what heads may have vouched for: of a base alone none does.
+    func lastSeqVouchedFor(_ log: LogID) -> Seq {
+        guard case .conversation(let id) = log, let part = fresh[id] ?? parts[id], part.isFirst, !part.events.isEmpty else { return 0 }
+        return part.lastSeq
+    }
+
+    /// Logs with a newest part before which nothing is for this user.
+    var firsts: [LogID] { parts.filter { $0.value.isFirst && !$0.value.events.isEmpty }.map { .conversation($0.key) } }
+
     /// The event of a newest part that sent a message.
     func sending(of id: MessageID, in conversation: ConversationID) -> RecordedEvent? {
         for case let part? in [fresh[conversation], parts[conversation]] {

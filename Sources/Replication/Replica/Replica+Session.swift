@@ -86,14 +86,21 @@ extension Replica {
     }
 
     private static let breaksMax = 4
+    /// A session that brought less came to nothing: what is said live, or small, gets through any line. One that brought so much had one that holds.
+    private static let fruitBytes = 64 << 10, soundBytes = 4 << 20
 
     /// What this session's HELLO said of the size of messages: what goes up is not larger either.
     var messageBytes: Int { state.withLock { $0.greeting.messageBytes } }
 
-    /// The line broke, and nothing has come of the session.
-    func noteBreak() throws {
+    /// The line broke before all had come, and gone.
+    ///
+    /// - Parameter bytes: of messages that brought something all the same.
+    func noteBreak(after bytes: Int) throws {
+        if bytes >= Self.soundBytes { return try forgetBreaks() }
         let breaks = state.withLock { $0.greeting.breaks }
-        if breaks < Self.breaksMax { try side.write { try $0.put(SyncTables.state, ReplicaState.Key.breaks, [UInt8](repeating: 1, count: breaks + 1)) } }
+        if bytes < Self.fruitBytes, breaks < Self.breaksMax {
+            try side.write { try $0.put(SyncTables.state, ReplicaState.Key.breaks, [UInt8](repeating: 1, count: breaks + 1)) }
+        }
     }
 
     /// All has come, and gone.
@@ -118,10 +125,16 @@ extension Replica {
         if let other = state.newest, newest.map({ other.hlc > $0.hlc }) ?? true { newest = other }
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
-        if !isCompared, let part = state.part { state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) } }
+        if !isCompared, let part = state.part {
+            state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) }
+            // What begins with a joining may be held further than the part says. No part is told while something of it is doubtful.
+            for log in state.previews.firsts where Scope.covers(log, state.scopeNames) && state.unvouched[log] == nil {
+                if try store.log.lastSeq(of: log) == 0 { state.unvouched[log] = state.previews.lastSeqVouchedFor(log) }
+            }
+        }
         try store.log.replay(from: state.place + 1) { event in
-            // What damage took, and has come again as it was, came before the cursor.
-            if event.seq <= state.damaged.healed[event.log] ?? 0 { return true }
+            // What damage took, and has come again as it was, came before the cursor; also where a process ended before it could write that down.
+            if event.seq <= max(state.damaged.healed[event.log] ?? 0, state.damaged.waitsThrough(event.log)) { return true }
             if !isCompared, state.unvouched[event.log] == nil, Scope.covers(event.log, state.scopeNames) { state.unvouched[event.log] = event.seq - 1 }
             if newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
             return true
@@ -419,11 +432,14 @@ extension Replica {
         try body(batch, true)
     }
 
-    /// Up to which seq a log is held, in itself or in a part before which nothing is for this user.
-    func heldSeq(of log: LogID) throws -> Seq { try max(store.log.lastSeq(of: log), state.withLock { $0.previews.lastSeqOfFirst(log) }) }
+    /// Up to which seq a log is held in itself; of one that begins with this user's joining, in its part. A base alone is vouched for by nothing.
+    func heldSeq(of log: LogID) throws -> Seq {
+        let held = try store.log.lastSeq(of: log)
+        return held > 0 ? held : state.withLock { $0.previews.lastSeqVouchedFor(log) }
+    }
 
     func root(of log: LogID, at size: Seq) throws -> Hash256 {
-        if try size > store.log.lastSeq(of: log), let root = try state.withLock({ try $0.previews.root(of: log, at: size) }) { return root }
+        if size > 0, try store.log.lastSeq(of: log) == 0, let root = try state.withLock({ try $0.previews.root(of: log, at: size) }) { return root }
         guard let tree = size == 0 ? CompactRange() : try heads.tree(of: log, through: size) else {
             throw EventLogError(.damaged, "\(store.log.path): the tree of \(log) at seq \(size) cannot be made")
         }

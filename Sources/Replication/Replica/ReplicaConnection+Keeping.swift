@@ -40,7 +40,7 @@ extension ReplicaConnection {
             return reopen()
         }
         isCaughtUp = false
-        if kept.events > 0 { isFruitful = true }
+        if kept.events > 0 { fruitBytes += bytes }
         observe(.received(events: kept.events, bytes: bytes))
         // Own events may come back before the answer to them.
         tellSettled()

@@ -73,8 +73,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     private static let backlogBytesMax = 64 << 20
     /// What a message costs beside its bytes, about.
     private static let messageOverhead = 256
-    /// Whether something came of this session that need not come, or go, again.
-    var isFruitful = false
+    /// Whether all came, and went, in this session; and bytes of messages that brought something.
+    private var hasSettled = false
+    var fruitBytes = 0
     /// Whether HELLO carried some of the outbox.
     private var hasPushed = false
     var hasEnded = false
@@ -162,6 +163,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         let since = withheldSince ?? now
         withheldSince = since
         guard now.milliseconds(since: since) >= Self.withheldMilliseconds else { return }
+        // No fault of the line's.
+        hasSettled = true
         perform(session.end(Bye(.timeout, "the hub does not send events of ours that it says it has recorded")))
     }
 
@@ -246,7 +249,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// The line broke. What cannot be written down of that is no matter.
     private func noteBreak() {
-        if welcome != nil || hasPushed, !isFruitful { try? replica.noteBreak() }
+        if welcome != nil || hasPushed, !hasSettled { try? replica.noteBreak(after: fruitBytes) }
     }
 
     private func finish(_ event: ReplicaEvent, _ bye: Bye) {
@@ -414,7 +417,6 @@ public final class ReplicaConnection: @unchecked Sendable {
     private func answered(_ accepted: [Accepted], _ refused: [Refused]) throws {
         let (isReborn, failed) = try replica.answered(accepted, refused)
         let settled = replica.takeSettled()
-        if settled.accepted + settled.failed + failed > 0 { isFruitful = true }
         observe(.answered(accepted: settled.accepted, refused: failed + settled.failed))
         // The session's HELLO named a replica that this one is no longer.
         if isReborn { return reopen() }
@@ -441,8 +443,8 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func tellIfSettled() {
         if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) {
-            isFruitful = true
-            guarded { try replica.forgetBreaks() }
+            hasSettled = true
+            try? replica.forgetBreaks()
             observe(.settled)
         }
     }

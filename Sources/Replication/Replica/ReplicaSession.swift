@@ -41,6 +41,8 @@ package struct ReplicaSession: Sendable {
     private var given: Int64 = 0
     /// Bytes that were kept and not yet given back as credit.
     private var owed: UInt64 = 0
+    /// Logs of one HEADS.
+    private var headsMax = WireLimits.headsMax
     private let limits: HubSession.Limits
 
     package static let window: UInt64 = 8 << 20
@@ -65,6 +67,7 @@ package struct ReplicaSession: Sendable {
         offered = hello.versions
         takesProgress = hello.takesProgress
         given = Int64(clamping: hello.credit)
+        if hello.messageBytes > 0 { headsMax = WireLimits.logs(inMessagesOf: Int(clamping: hello.messageBytes)) }
         return [.send(.hello(hello))]
     }
 
@@ -145,7 +148,7 @@ package struct ReplicaSession: Sendable {
 
     package mutating func compare(_ heads: HeadsFrame) -> [Effect] {
         guard isOpen else { return [] }
-        var pieces = Self.pieces(heads.heads, WireLimits.headsMax)
+        var pieces = Self.pieces(heads.heads, headsMax)
         if pieces.isEmpty { pieces = [[]] }
         return pieces.enumerated().map { index, piece in
             .send(.heads(HeadsFrame(heads: piece, isProbe: heads.isProbe, isLast: heads.isLast && index == pieces.count - 1)))

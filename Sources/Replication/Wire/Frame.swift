@@ -90,8 +90,7 @@ package struct Hello: Hashable, Sendable {
     package var takesProgress = false
     /// What the last such session has told, in the place of ``cursor``, which then cannot hold: a hub that is older than this compares all.
     package var progress: PartialCursor? = nil
-    /// No message is to bring more bytes of events than this, before they are compressed; 0: whatever the protocol allows. A line that breaks before a
-    /// message is through brings nothing.
+    /// No message with events is to be larger than about this; 0: whatever the protocol allows. A line that breaks before a message is through brings nothing.
     package var messageBytes: UInt64 = 0
 }
 
@@ -291,6 +290,8 @@ public enum WireLimits {
     public static let messageBytesMax = 8 << 20
     /// Where a peer asks for small messages, none need be smaller than that.
     package static let messageBytesMin = 4 << 10
+    /// So many logs are named in one message, with or without their heads, where messages are to have so many bytes.
+    package static func logs(inMessagesOf bytes: Int) -> Int { max(16, min(headsMax, bytes / 64)) }
     /// Bytes of events that a HELLO may carry.
     package static let helloPushBytesMax = 256 << 10
     /// The least credit that a peer may give: one largest event must fit. The most, at once: what counts it must not overflow.

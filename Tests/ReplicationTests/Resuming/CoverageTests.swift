@@ -70,28 +70,30 @@ import Testing
         // The last one is covered; the second one is not, and is told once.
         #expect(coverage.progress(feed, whole: [logs[1], logs[3]], now: nil, cursor) == Progress(told(100, 51, 51, 0), whole: [logs[1]]))
         #expect(coverage.progress(feed, now: nil, cursor) == nil)
-        // One that goes on is told when it has been sent as far, though all else that is known stays.
+        // One that goes on is told when it has been sent as far, and not before more can be told otherwise.
         feed.want(logs[3], from: 5)
-        coverage.note(logs[0])
-        coverage.note(logs[3])
+        let new = LogID.user(UserID("bob")!)
+        for log in [logs[0], logs[3], new] { coverage.note(log) }
         #expect(coverage.progress(feed, now: 110, cursor) == nil)
         feed = Feed()
         for log in [logs[0], logs[2]] { feed.want(log, from: 1) }
-        let new = LogID.user(UserID("bob")!)
-        coverage.note(new)
-        #expect(coverage.progress(feed, whole: [logs[3], new], now: 120, cursor) == Progress(told(100, 51, 51, 0), whole: [logs[3], new]))
+        #expect(coverage.progress(feed, whole: [logs[3], new], now: 120, cursor) == nil)
+        feed = Feed()
+        feed.want(logs[0], from: 1)
+        #expect(coverage.progress(feed, whole: [logs[2]], now: 120, cursor) == Progress(told(100, 11, 11, 0), whole: [logs[3], new]))
         // It covers all that has happened meanwhile.
         #expect(coverage.progress(Feed(), whole: Set(logs + [new]), now: 130, cursor) == Progress(told(130, 1, 1, 0)))
     }
 
     @Test func soManyNamesAreToldAtOnce() {
         let many = (0..<2500).map { LogID.conversation(ConversationID(high: 9, low: UInt64($0))) }
-        var feed = Feed()
-        feed.want(logs[0], from: 1)
-        var coverage = Coverage(position: 100, logs: [(logs[0], 90)], told: nil)
+        var coverage = Coverage(position: 100, logs: (0..<4).map { (logs[$0], Position(10 * $0 + 10)) }, told: nil)
         for log in many { coverage.note(log) }
-        let names = [Set(many), [], []].map { coverage.progress(feed, whole: $0, now: nil, cursor)?.whole ?? [] }
-        #expect(names.map(\.count) == [1024, 1024, 452] && Set(names.joined()) == Set(many))
-        #expect(coverage.progress(feed, now: nil, cursor) == nil)
+        let names = (0..<4).map { place in
+            var feed = Feed()
+            for log in logs.prefix(4 - place) { feed.want(log, from: 1) }
+            return coverage.progress(feed, whole: place == 0 ? Set(many) : [], namesMax: place == 2 ? 100 : 1024, now: nil, cursor)?.whole ?? []
+        }
+        #expect(names.map(\.count) == [1024, 1024, 100, 352] && Set(names.joined()) == Set(many))
     }
 }
