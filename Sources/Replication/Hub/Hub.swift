@@ -268,6 +268,8 @@ public struct HubOptions: Sendable {
     /// How many logs the first lot of a first sync has, and behind how many bytes of events PROGRESS is told.
     package var firstLot = 64
     package var progressBytes = 64 << 10
+    /// Where a peer asks for small messages, they are not made smaller than that.
+    package var messageBytesMin = 4 << 10
 
     /// Without a way to check tokens, nobody is let in.
     public init(

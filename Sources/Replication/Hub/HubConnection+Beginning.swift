@@ -6,7 +6,7 @@ extension HubConnection {
         scope = hello.scope
         scopeNames = scope.names
         replica = hello.replica
-        if hello.messageBytes > 0 { feed.messageBytesMax = max(Int(clamping: hello.messageBytes), WireLimits.messageBytesMin) }
+        if hello.messageBytes > 0 { feed.messageBytesMax = max(Int(clamping: hello.messageBytes), hub.options.messageBytesMin) }
         guarded {
             // Told of changes from here on; what happened before is looked up.
             hub.joined(self, identity, seesEverything: seesEverything)

@@ -55,7 +55,7 @@ extension Replica {
             }
             let checkpoint = try savedCheckpoint()
             let breaks = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.breaks)?.count ?? 0 }
-            let messageBytes = Self.messageBytes(afterBreaks: breaks)
+            let messageBytes = messageBytes(behindBreaks: breaks)
             // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
             let holdsBack = state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope))
             let (pushed, touched) =
@@ -77,11 +77,11 @@ extension Replica {
 
     /// Messages are asked to be so small where the line has cut so many sessions before anything came of them: each time the same message may have been on
     /// its way. One such session alone says little, as hubs stop, too. `nil`: they may be of any size.
-    private static func messageBytes(afterBreaks breaks: Int) -> Int? {
+    private func messageBytes(behindBreaks breaks: Int) -> Int? {
         switch breaks {
         case ..<2: nil
-        case ..<4: 128 << 10
-        default: 16 << 10
+        case ..<4: options.messageBytes.behindTwo
+        default: options.messageBytes.behindFour
         }
     }
 

@@ -432,6 +432,8 @@ public struct ReplicaOptions: Sendable {
     public var isService = false
     package var execution = Execution.tasks
     package var limits = HubSession.Limits()
+    /// How small messages are to be when the line has cut two sessions before anything came of them, and when it has cut four.
+    package var messageBytes = (behindTwo: 128 << 10, behindFour: 16 << 10)
 
     public init() {}
 }

@@ -86,6 +86,7 @@ final class DeviceNode: @unchecked Sendable {
         var options = ReplicaOptions()
         options.store = simulation.storeOptions(clock)
         options.execution = simulation.execution(clock)
+        options.messageBytes = simulation.messageBytes
         options.isService = isProxy
         do {
             try mend(options)

@@ -59,6 +59,7 @@ final class HubNode: @unchecked Sendable {
                 options.execution.runLong = { [self, lives] body in begin(lives, body) }
                 options.firstLot = simulation.firstLot
                 options.progressBytes = simulation.progressBytes
+                options.messageBytesMin = 1
                 process = (store, try Hub(store: store, options: options))
             } catch {
                 store.abandon()
