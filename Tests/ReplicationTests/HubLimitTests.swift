@@ -146,7 +146,7 @@ import Testing
     func smallMessages(_ areSmall: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
-            for _ in 0..<5 { _ = try await world.hubStore.append((0..<100).map { Submission(message("number \($0)", in: chat, by: bob)) }) }
+            for _ in 0..<5 { _ = try await world.hubStore.append((0..<100).map { Submission(message(noise(100 + $0), in: chat, by: bob)) }) }
             try world.hubStore.log.flush()
             let clock = Monitor<UInt64>(1_000_000)
             var options = HubOptions.anyUser()
@@ -178,6 +178,12 @@ import Testing
             }
             try await eventually { isCaughtUp() }
             #expect(sent() == Array(1...501))
+            // Over a line that has carried much they are large again.
+            peer.forget()
+            peer.send(.credit(4 << 20))
+            peer.send(.fetch([Fetch(log: .conversation(chat), from: 1, through: 0)]))
+            try await eventually { isCaughtUp() }
+            #expect(sent() == Array(1...501) && peer.frames.contains { $0.eventCount > 90 })
         }
     }
 }

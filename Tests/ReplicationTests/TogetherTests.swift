@@ -85,7 +85,8 @@ import Testing
             #expect(burst.positions.suffix(6) == [ends[3], ends[3], ends[3], ends[3], ends[5], ends[5]])
             #expect(burst.end == nil && burst.device.cursor != nil)
             // One more if the hub was so slow that a flush of its own came before the first.
-            #expect(try burst.device.store.log.statistics().segments == world.hubStore.log.statistics().segments)
+            let (mine, theirs) = try (burst.device.store.log.statistics().segments, world.hubStore.log.statistics().segments)
+            #expect(mine - theirs == 0 || mine - theirs == 1)
             for slice in try #require(try world.hubStore.log.storedRun(containing: ends[5])).slices {
                 #expect(try burst.device.store.log.head(of: slice.log) == world.hubStore.log.head(of: slice.log))
             }

@@ -9,6 +9,9 @@ func message(_ text: String, in conversation: ConversationID, by author: UserID,
     Event(conversation: conversation, author: author, content: .messageSent(Event.Message(id: id, role: .user, text: text)))
 }
 
+/// A text that cannot be compressed to much less.
+func noise(_ count: Int) -> String { String(decoding: (0..<count).map { _ in UInt8.random(in: 33...126) }, as: UTF8.self) }
+
 /// A hub and devices in one directory.
 final class World {
     let directory: String

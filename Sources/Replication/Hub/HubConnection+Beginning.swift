@@ -94,7 +94,7 @@ extension HubConnection {
                 try want(change.log, from: first)
             }
         }
-        held += Self.frames(of: offers)
+        held += frames(of: offers)
     }
 
     /// Finds the same for a replica that an earlier session has sent only a part. It says itself what it holds beside that, and is sent nothing before.
@@ -120,7 +120,7 @@ extension HubConnection {
             }
             lacking.append(change)
         }
-        held += Self.frames(of: offers)
+        held += frames(of: offers)
         self.awaited = awaited
         cover(lacking, at: now, told: progress)
     }

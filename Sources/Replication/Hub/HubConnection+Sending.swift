@@ -35,7 +35,7 @@ extension HubConnection {
                 }
                 if let offer = try offer(log) { offers.append(offer) }
             }
-            for frame in Self.frames(of: offers) { transmit(frame) }
+            for frame in frames(of: offers) { transmit(frame) }
             try feedSome()
         }
     }
@@ -71,7 +71,8 @@ extension HubConnection {
         var effort = Effort()
         let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
         allowance.spend(effort)
-        if seq >= first { return feed.want(log, from: seq, through: last, tellsHeads: first > 1) }
+        // A newest part for which no head vouches is compared with all others: of those a message that is not the last one has a head, too.
+        if seq >= first { return feed.want(log, from: seq, through: last, tellsHeads: first > 1 || scope.isOfParts) }
         // The state of no message: what follows it is wanted when it goes.
         if let place = screen.firstIndex(where: { $0.conversation == id }) {
             screen[place].from = seq
@@ -81,13 +82,12 @@ extension HubConnection {
     }
 
     /// Offers of logs, in frames of a size.
-    static func frames(of offers: [HeadsFrame.Item]) -> [Frame] {
-        stride(from: 0, to: offers.count, by: offersMax).map { start in
-            .heads(HeadsFrame(heads: Array(offers[start..<min(start + offersMax, offers.count)]), isProbe: false))
+    func frames(of offers: [HeadsFrame.Item]) -> [Frame] {
+        let most = WireLimits.logs(inMessagesOf: feed.messageBytesMax)
+        return stride(from: 0, to: offers.count, by: most).map { start in
+            .heads(HeadsFrame(heads: Array(offers[start..<min(start + most, offers.count)]), isProbe: false))
         }
     }
-
-    private static let offersMax = 1024
 
     private func transmit(_ piece: Feed.Piece) {
         let bytes = piece.frame.encoded()
@@ -96,6 +96,9 @@ extension HubConnection {
         hub.counters.sent(bytes.count, events: piece.events)
         send(bytes)
     }
+
+    /// A line that so much has come over holds: messages may be of any size again.
+    private static let soundBytes: UInt64 = 4 << 20
 
     /// What is sent at once, before others have their turns. Most peers need less than that, and wait for nobody.
     private static let piecesAtOnce = 8, millisecondsAtOnce: UInt64 = 5
@@ -121,6 +124,7 @@ extension HubConnection {
             // What was asked behind it waits for the screen.
             if !questions.isEmpty, allowance.isLeft(at: now) { takeTurn() }
             // Who asks for small messages has the same runs read for each of them. Goes on with the clock.
+            if session.creditGivenBack >= Self.soundBytes { feed.messageBytesMax = .max }
             if feed.cutsRuns {
                 awaitsAllowance = !allowance.isLeft(at: now)
                 if awaitsAllowance { return }

@@ -43,6 +43,8 @@ package struct HubSession: Sendable {
     private var typings = Allowance()
     /// Bytes of events that may be sent; below zero after a single event larger than what was left.
     private var credit: Int64 = 0
+    /// In all, of what the peer has kept.
+    package private(set) var creditGivenBack: UInt64 = 0
     private var isStarved = false
     /// Bytes of PUSH that the peer may still send.
     private var pushCredit = Int64(Self.pushCreditBytes)
@@ -242,6 +244,7 @@ package struct HubSession: Sendable {
     private mutating func take(credit more: UInt64) -> [Effect] {
         guard more <= WireLimits.creditMax else { return end(Bye(.protocolError, "no such credit")) }
         credit = min(credit + Int64(more), Int64(Self.creditMax))
+        creditGivenBack &+= more
         guard isStarved, credit > 0 else { return [] }
         isStarved = false
         return isOpen ? [.pump] : []

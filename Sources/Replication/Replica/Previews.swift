@@ -95,6 +95,7 @@ struct Previews {
         guard case .conversation(let id) = log, let part = fresh[id] ?? parts[id], part.baseSeq...part.lastSeq ~= seq,
             let base = CompactRange(end: part.baseSeq, encoded: part.range)
         else { return nil }
+        if seq == part.lastSeq { return part.tree.root() }
         return try HeadCache.extend(base, with: Array(part.events.prefix(Int(seq - part.baseSeq))), seeds: Replica.seeds(part.secret)).root()
     }
 

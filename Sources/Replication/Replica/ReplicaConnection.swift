@@ -442,11 +442,11 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        if isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isWhole(in: scope), replica.isOutboxAnswered(in: scope) {
-            hasSettled = true
-            try? replica.forgetBreaks()
-            observe(.settled)
-        }
+        guard isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered(in: scope) else { return }
+        // The line has brought all that the hub has.
+        hasSettled = true
+        try? replica.forgetBreaks()
+        if replica.isWhole(in: scope) { observe(.settled) }
     }
 
     /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.

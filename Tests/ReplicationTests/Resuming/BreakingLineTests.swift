@@ -28,9 +28,6 @@ import Testing
         return 0
     }
 
-    /// What cannot be compressed to much less.
-    private func noise(_ count: Int) -> String { String(decoding: (0..<count).map { _ in UInt8.random(in: 33...126) }, as: UTF8.self) }
-
     @Test("All comes all the same, whether the hub's runs could go as they lie or not", .timeLimit(.minutes(20)), arguments: [false, true])
     func down(_ others: Bool) async throws {
         try await withWorld { world in
@@ -121,10 +118,26 @@ import Testing
         }
     }
 
+    @Test("A cursor holds though a line breaks between two messages of a newest part", .timeLimit(.minutes(20))) func parts() async throws {
+        try await withWorld { world in
+            let talks = try await Talks(world, count: 3, rounds: 8)
+            let device = try world.device(bob)
+            let scope = Scope.newest(conversations: 3, messages: 5)
+            #expect(try await Line(world.hub, device, scope).run().isSettled)
+            for _ in 0..<100 { _ = try await world.hubStore.append(message(noise(1500), in: talks.ids[0], by: ada)) }
+            let first = try await Line(
+                world.hub, device, scope, isLost: { record, frame in frame.hasEvents && record.eventsSent > 20 }, hello: { $0.messageBytes = 16 << 10 }
+            ).run()
+            #expect(!first.isSettled && first.eventsSent < 100)
+            let second = try await Line(world.hub, device, scope).run()
+            #expect(second.isSettled && !second.isGone && second.eventsReceived == 100 - first.eventsReceived)
+        }
+    }
+
     @Test("Of what is cut the head comes with the last message alone", arguments: [false, true]) func heads(_ isArchived: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
-            for _ in 0..<5 { _ = try await world.hubStore.append((0..<100).map { Submission(message("number \($0)", in: chat, by: bob)) }) }
+            for _ in 0..<5 { _ = try await world.hubStore.append((0..<100).map { Submission(message(noise(100 + $0), in: chat, by: bob)) }) }
             if isArchived { try world.hubStore.log.flush() }
             let peer = try await RawPeer(world.hub, ada) { $0.messageBytes = 1 }
             let frames = peer.frames.filter(\.hasEvents)

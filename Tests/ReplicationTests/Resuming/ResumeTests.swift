@@ -318,8 +318,7 @@ import Testing
             _ = try await world.hubStore.append(ids.map { Submission(Talks.creation($0, [bob])) })
             for round in 0..<7 {
                 // Not to be compressed to less than what goes as it lies.
-                let noise = (0..<2000).map { _ in UInt8.random(in: 33...126) }
-                let written = ids.dropFirst(3 * round).map { message(String(decoding: noise.shuffled(), as: UTF8.self), in: $0, by: ada) }
+                let written = ids.dropFirst(3 * round).map { message(noise(2000), in: $0, by: ada) }
                 _ = try await world.hubStore.append(written.map { Submission($0) })
                 try world.hubStore.log.flush()
             }
