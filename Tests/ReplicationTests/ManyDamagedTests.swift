@@ -20,15 +20,21 @@ import Testing
         return (chats, device)
     }
 
+    /// The same, of which the middle run was lost, and what is sound was written anew.
+    private func damaged(in world: World, _ count: Int) async throws -> (chats: [ConversationID], path: String) {
+        let (chats, device) = try await talked(in: world, count)
+        let path = device.store.log.path
+        try device.close()
+        #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
+        _ = try Replica.salvage(at: path)
+        return (chats, path)
+    }
+
     private func commits(_ device: Replica) throws -> Int { try device.side.environment.information().lastTransaction }
 
     @Test("A run that is lost to 200 conversations is filled by few commits") func oneRun() async throws {
         try await withWorld { world in
-            let (chats, device) = try await talked(in: world, 200)
-            let path = device.store.log.path
-            try device.close()
-            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
-            _ = try Replica.salvage(at: path)
+            let (chats, path) = try await damaged(in: world, 200)
             let healed = try world.open(path, bob)
             #expect(try healed.state.withLock { try $0.damaged.rests() }.count == 200)
             let before = try commits(healed)
@@ -41,11 +47,7 @@ import Testing
 
     @Test("What was taken before the process was killed, and not written down as such, is no more doubtful than it was") func killed() async throws {
         try await withWorld { world in
-            let (chats, device) = try await talked(in: world, 50)
-            let path = device.store.log.path
-            try device.close()
-            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
-            _ = try Replica.salvage(at: path)
+            let (chats, path) = try await damaged(in: world, 50)
             // The side store as it was before.
             let side = try Data(contentsOf: URL(fileURLWithPath: path + "/sync"))
             let first = try world.open(path, bob)
@@ -65,11 +67,7 @@ import Testing
     @Test("One conversation of which the hub has something else keeps none of those that come with it from being healed", arguments: [0, 30, 59])
     func oneForked(_ place: Int) async throws {
         try await withWorld { world in
-            let (chats, device) = try await talked(in: world, 60)
-            let path = device.store.log.path
-            try device.close()
-            #expect(try EventStore.damageRun(at: path, number: 1) >= 3)
-            _ = try Replica.salvage(at: path)
+            let (chats, path) = try await damaged(in: world, 60)
             let forked = LogID.conversation(chats.sorted()[place])
             // Of each log the middle run's first event.
             try world.rewriteHub { event in
