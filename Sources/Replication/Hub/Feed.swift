@@ -237,7 +237,7 @@ package struct Feed {
         var events: [RecordedEvent] = []
         var bytes = 0
         let bytesMax = min(Self.pieceBytes, messageBytesMax)
-        /// More follows of it: its head is told with that, as who is vouched for a part would not tell that it is held so far.
+        /// More follows of it, and its head with that: a log of which all that is held is vouched for is not named by who comes back (PROTOCOL.md, 5).
         var cutLog: LogID?
         var stalled: [LogID] = []
         while let log = rest.popLast() {
