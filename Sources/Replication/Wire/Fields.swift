@@ -145,3 +145,54 @@ package struct Fields {
         return LogHead(size: try fields.seq(1), root: try fields.hash(2))
     }
 }
+
+/// Writing them.
+extension ByteBuffer {
+    /// Fields that hold their default are left out.
+    mutating func put(number field: Int, _ value: UInt64) {
+        if value == 0 { return }
+        put(varint: UInt64(field) << 3)
+        put(varint: value)
+    }
+
+    mutating func put(fixed field: Int, _ value: UInt64) {
+        if value == 0 { return }
+        put(varint: UInt64(field) << 3 | 1)
+        put(fixed64: value)
+    }
+
+    mutating func put(bytes field: Int, _ value: [UInt8]) {
+        if value.isEmpty { return }
+        put(varint: UInt64(field) << 3 | 2)
+        put(varint: UInt64(value.count))
+        put(value)
+    }
+
+    mutating func put(text field: Int, _ value: String) {
+        if value.isEmpty { return }
+        put(varint: UInt64(field) << 3 | 2)
+        put(lengthOf: value)
+    }
+
+    mutating func put(message field: Int, _ body: (inout ByteBuffer) -> Void) {
+        var inner = ByteBuffer(capacity: 128)
+        body(&inner)
+        put(varint: UInt64(field) << 3 | 2)
+        put(varint: UInt64(inner.count))
+        put(inner.bytes)
+    }
+
+    mutating func put(log: LogID) {
+        switch log {
+        case .conversation(let id): put(bytes: 1, id.bytes)
+        case .user(let user): put(text: 2, user.string)
+        }
+    }
+
+    mutating func put(head field: Int, _ head: LogHead) {
+        put(message: field) {
+            $0.put(number: 1, head.size)
+            $0.put(bytes: 2, head.root.bytes)
+        }
+    }
+}
