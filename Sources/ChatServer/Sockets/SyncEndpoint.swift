@@ -41,7 +41,7 @@ private struct HubReceiver: SocketReceiver {
 
     init(_ connection: HubConnection) { self.connection = connection }
 
-    func receive(_ message: [UInt8]) { connection.receive(message) }
+    func receive(_ message: [UInt8]) { connection.receive(message, mayWait: true) }
     func drained() { connection.drained() }
     func ended(_ end: SocketEnd?) { connection.disconnected() }
 }

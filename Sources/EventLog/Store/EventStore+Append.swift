@@ -9,21 +9,20 @@ extension EventStore {
     /// - Throws: `EventLogError` with code `diskFull` (nothing was written), `unknownOutcome` (a write or sync failed: reopen and retry, which is
     ///   safe), `damaged`, `closed` or `readOnly`.
     public func append(_ submissions: [Submission], isAtomic: Bool = false) async throws -> [AppendOutcome] {
-        try checkWritable()
-        if submissions.isEmpty { return [] }
-        if options.runsInline { return try run(.submissions(submissions, isAtomic: isAtomic)) }
-        while true {
-            let mustWait = queue.withLock { $0.waiting > 0 && $0.waiting + submissions.count > options.queueDepthMax && !$0.isClosing }
-            guard mustWait else { break }
-            await withCheckedContinuation { continuation in
-                queue.withLock { queue in
-                    if queue.waiting == 0 || queue.isClosing { continuation.resume() } else { queue.blocked.append(continuation) }
-                }
-            }
+        try await withCheckedThrowingContinuation { continuation in append(submissions, isAtomic: isAtomic) { continuation.resume(with: $0) } }
+    }
+
+    /// The same without a task: `reply` is called once, on this thread or by whoever commits, who is not to be held up.
+    package func append(_ submissions: [Submission], isAtomic: Bool = false, reply: @escaping @Sendable (Result<[AppendOutcome], any Error>) -> Void) {
+        let work = Request.Work.submissions(submissions, isAtomic: isAtomic)
+        do {
+            try checkWritable()
+            if submissions.isEmpty { return reply(.success([])) }
+            if options.runsInline { return reply(.success(try run(work))) }
+        } catch {
+            return reply(.failure(error))
         }
-        return try await withCheckedThrowingContinuation { continuation in
-            enqueue(Request(work: .submissions(submissions, isAtomic: isAtomic), reply: .continuation(continuation)))
-        }
+        enqueue(Request(work: work, reply: .call(reply)))
     }
 
     /// The same from a thread that may wait: without a hop to another thread, where no one else is appending.
@@ -55,26 +54,30 @@ extension EventStore {
         if journal == nil { throw EventLogError(.readOnly, "\(path) is open for reading only") }
     }
 
-    private func enqueue(_ request: Request) {
-        queue.withLock { queue in
-            if queue.isClosing {
-                if case .continuation(let continuation) = request.reply {
-                    continuation.resume(throwing: EventLogError(.closed, "\(path): the store is closed"))
-                }
-                return
+    /// For a caller that may not wait: where there is no room, the request waits for some.
+    func enqueue(_ request: Request) {
+        let isClosed = queue.withLock { queue in
+            if queue.isClosing { return true }
+            if isFull(queue, for: request) {
+                queue.blocked.append(request)
+            } else {
+                queue.requests.append(request)
+                queue.waiting += request.count
+                if !queue.isLed { self.queue.wakeAll() }
             }
-            queue.requests.append(request)
-            queue.waiting += request.count
-            if !queue.isLed { self.queue.wakeAll() }
+            return false
         }
+        if isClosed, case .call(let reply) = request.reply { reply(.failure(EventLogError(.closed, "\(path): the store is closed"))) }
+    }
+
+    private func isFull(_ queue: borrowing Queue, for request: Request) -> Bool {
+        queue.waiting > 0 && queue.waiting + request.count > options.queueDepthMax && !queue.isClosing
     }
 
     private func run(_ work: Request.Work) throws -> [AppendOutcome] {
         let box = ReplyBox()
         let request = Request(work: work, reply: .box(box))
-        let isFull: (borrowing Queue) -> Bool = { [options] queue in
-            queue.waiting > 0 && queue.waiting + request.count > options.queueDepthMax && !queue.isClosing
-        }
+        let isFull: (borrowing Queue) -> Bool = { self.isFull($0, for: request) }
         // Whoever leads wakes threads at the gate even if no answer is for a thread.
         let isGated = queue.withLock { queue -> Bool in
             guard isFull(queue) else { return false }
@@ -182,14 +185,14 @@ extension EventStore {
             }
             if group.isEmpty { return }
             let results = commit(group)
-            var resumed: [(CheckedContinuation<[AppendOutcome], any Error>, Result<[AppendOutcome], any Error>)] = []
-            var unblocked: [CheckedContinuation<Void, Never>] = []
+            var calls: [(reply: @Sendable (Result<[AppendOutcome], any Error>) -> Void, result: Result<[AppendOutcome], any Error>)] = []
+            var unblocked: [Request] = []
             queue.withLock { queue in
                 var hasWaiter = false
                 for (request, result) in zip(group, results) {
                     queue.waiting -= request.count
                     switch request.reply {
-                    case .continuation(let continuation): resumed.append((continuation, result))
+                    case .call(let reply): calls.append((reply, result))
                     case .box(let reply):
                         reply.result = result
                         if reply !== box { hasWaiter = true }
@@ -199,8 +202,8 @@ extension EventStore {
                 queue.blocked = []
                 if hasWaiter || queue.threadsAtGate > 0 { self.queue.wakeAll() }
             }
-            for (continuation, result) in resumed { continuation.resume(with: result) }
-            for continuation in unblocked { continuation.resume() }
+            for (reply, result) in calls { reply(result) }
+            for request in unblocked { enqueue(request) }
         }
     }
 

@@ -19,7 +19,8 @@ internal import Synchronization
 public final class EventStore: Sendable {
     struct Request {
         enum Reply {
-            case continuation(CheckedContinuation<[AppendOutcome], any Error>)
+            /// By whoever committed it, who is not to be held up.
+            case call(@Sendable (Result<[AppendOutcome], any Error>) -> Void)
             case box(ReplyBox)
         }
         enum Work {
@@ -50,8 +51,8 @@ public final class EventStore: Sendable {
         var waiting = 0
         var isLed = false
         var isClosing = false
-        /// Tasks that wait for room.
-        var blocked: [CheckedContinuation<Void, Never>] = []
+        /// Requests of callers that may not wait, which wait for room.
+        var blocked: [Request] = []
         /// Threads that wait for room.
         var threadsAtGate = 0
     }
@@ -438,10 +439,13 @@ public final class EventStore: Sendable {
             lockFile?.unlock()
         }
         guard let journal else { return }
-        queue.withLock { queue in
+        let blocked = queue.withLock { queue in
             queue.isClosing = true
-            queue.wakeUp(self)
+            self.queue.wakeAll()
+            defer { queue.blocked = [] }
+            return queue.blocked
         }
+        for request in blocked { enqueue(request) }
         queue.withLock(waitingWhile: { !$0.requests.isEmpty || $0.isLed }) { _ in }
         endFolding()
         var failure: (any Error)?
@@ -482,14 +486,5 @@ public final class EventStore: Sendable {
         case let error?: throw error
         case nil: break
         }
-    }
-}
-
-extension EventStore.Queue {
-    /// Resumes whoever waits, as the queue is about to end.
-    mutating func wakeUp(_ store: EventStore) {
-        for continuation in blocked { continuation.resume() }
-        blocked = []
-        store.queue.wakeAll()
     }
 }

@@ -102,14 +102,16 @@ public final class HubConnection: @unchecked Sendable {
     // From the transport.
 
     /// A whole message has come.
-    public func receive(_ message: [UInt8]) {
+    ///
+    /// - Parameter mayWait: the calling thread may wait for the disk: the message is handled on it, if nothing of this peer is under way.
+    public func receive(_ message: [UInt8], mayWait: Bool = false) {
         hub.counters.received(message.count)
         let backlog = inbox.withLock { inbox -> Int in
             inbox.bytes += message.count + Self.messageOverhead
             return inbox.bytes
         }
         if backlog > Self.backlogBytesMax { return end(Bye(.overloaded, "more was sent than credit allows")) }
-        mailbox.post { [self] in
+        mailbox.post(mayWait: mayWait) { [self] in
             inbox.withLock { $0.bytes -= message.count + Self.messageOverhead }
             perform(session.receive(message, at: now))
         }

@@ -39,8 +39,10 @@ public final class RepairConnection: @unchecked Sendable {
     }
 
     /// A whole message has come.
-    public func receive(_ message: [UInt8]) {
-        mailbox.post { [self] in perform(session.receive(message, at: now)) }
+    ///
+    /// - Parameter mayWait: the calling thread may wait for the disk: the message is handled on it, if none is under way.
+    public func receive(_ message: [UInt8], mayWait: Bool = false) {
+        mailbox.post(mayWait: mayWait) { [self] in perform(session.receive(message, at: now)) }
     }
 
     /// The transport is gone.

@@ -113,7 +113,9 @@ public final class ReplicaConnection: @unchecked Sendable {
     var now: Instant { replica.options.execution.now() }
 
     /// A whole message has come.
-    public func receive(_ message: [UInt8]) {
+    ///
+    /// - Parameter mayWait: the calling thread may wait for the disk: the message is handled on it, if it is small and none is under way.
+    public func receive(_ message: [UInt8], mayWait: Bool = false) {
         let isTooMuch = backlog.withLock { backlog -> Bool? in
             if backlog > Self.backlogBytesMax { return nil }
             backlog += message.count + Self.messageOverhead
@@ -125,7 +127,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             return mailbox.post { [self] in guarded { throw ReplicaError(.badPeer, "the hub sends more than it was given credit for") } }
         }
         preparations.note(message)
-        mailbox.post { [self] in
+        // While a large one is kept those behind it are prepared: for that they must come.
+        mailbox.post(mayWait: mayWait && message.count < Replica.wholeBytesMin) { [self] in
             backlog.withLock { $0 -= message.count + Self.messageOverhead }
             perform(session.receive(message, at: now))
         }

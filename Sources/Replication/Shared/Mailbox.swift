@@ -21,6 +21,11 @@ package final class Mailbox: Sendable {
         if starts(with: job) { drain() }
     }
 
+    /// The one or the other: a thread that may wait saves waking one that does the job.
+    func post(mayWait: Bool, _ job: @escaping @Sendable () -> Void) {
+        if mayWait { run(job) } else { post(job) }
+    }
+
     /// Calls something when no job is left, on the thread of the last one. From a job; there is one such call.
     package func whenIdle(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.afterwards = body } }
 
@@ -83,15 +88,7 @@ public struct Execution: Sendable {
     public static let tasks = Execution(
         run: { job in Task { job() } },
         runLong: { WorkerThread.start($0) }, longAtOnce: WorkerThread.processors,
-        append: { store, submissions, reply in
-            Task {
-                do {
-                    reply(.success(try await store.append(submissions)))
-                } catch {
-                    reply(.failure(error))
-                }
-            }
-        },
+        append: { store, submissions, reply in store.append(submissions, reply: reply) },
         now: { .now }, random: { .random(in: 1 ... .max) })
 
     /// Everything on the calling thread.

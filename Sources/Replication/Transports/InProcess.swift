@@ -31,7 +31,7 @@ public enum InProcess {
     ) -> End {
         let wire = Wire()
         let upper = hub.connect(
-            send: { wire.replica?.receive($0) },
+            send: { wire.replica?.receive($0, mayWait: false) },
             close: { _ in
                 wire.replica?.disconnected()
                 wire.cut()

@@ -1,7 +1,7 @@
 /// What a transport carries messages to on the replica's side.
 package protocol ReplicaEnd: Sendable {
     func start()
-    func receive(_ message: [UInt8])
+    func receive(_ message: [UInt8], mayWait: Bool)
     func disconnected()
     func tick()
 }

@@ -206,7 +206,7 @@ public final class SyncRun: Sendable {
             to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
             onMessage: { message in
                 wire.received(message.count)
-                wire.connection?.receive(message)
+                wire.connection?.receive(message, mayWait: true)
             },
             onClose: { _, _ in wire.connection?.disconnected() })
         report.connections += 1

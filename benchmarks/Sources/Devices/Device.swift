@@ -60,7 +60,7 @@ final class Device: Sendable {
         }
         let client = try await WebSocketClient.connect(to: url) { [self] message in
             if notes { note(message, isIn: true) }
-            state.withLock { $0.connection }?.receive(message)
+            state.withLock { $0.connection }?.receive(message, mayWait: true)
         } onClose: { [self] _, _ in
             state.withLock { $0.connection }?.disconnected()
         }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConversationStore
+import Foundation
 import Replication
 import Synchronization
 
@@ -22,6 +23,8 @@ struct LatencyCommand: AsyncParsableCommand {
         let dialogues = try Dialogues(place.dialogues)
         let ids = try HubStore.fill(place.directory + "/hub", conversations: conversations, events: events, dialogues)
         let texts = dialogues.all.flatMap(\.texts)
+        note("what the disk itself takes")
+        let diskBefore = try await disk("before")
         let hub = try HubProcess(place.convstore, store: place.directory + "/hub")
         defer { hub.stop() }
         let replica = try Replica.open(at: place.directory + "/replica", user: HubStore.ada)
@@ -65,6 +68,7 @@ struct LatencyCommand: AsyncParsableCommand {
         if let ending = device.ending { throw DeviceError("the device's session ended: \(ending)") }
         try await device.disconnect()
         for writer in writers { writer.close() }
+        let diskAfter = try await disk("after")
         var figures = Figures()
         figures.add("events_per_second", rate)
         figures.add("writers", writers.count)
@@ -73,8 +77,18 @@ struct LatencyCommand: AsyncParsableCommand {
         figures.add("push_to_durable", delays)
         figures.add("push_to_accepted", answers)
         figures.add("writer_late", Array(late.dropFirst(rate)))
+        figures.add("disk_alone_before", diskBefore)
+        figures.add("disk_alone_after", diskAfter)
         figures.add("hub_processor_us_per_event", hubSeconds * 1e6 / Double(count), decimals: 0)
         figures.add("driver_processor_us_per_event", ownSeconds * 1e6 / Double(count), decimals: 0)
         figures.print()
+    }
+
+    /// Right before and behind what is measured: how fast a disk is changes on machines that are shared.
+    private func disk(_ name: String) async throws -> [UInt64] {
+        let path = place.directory + "/disk-" + name
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: path) }  // Only scratch: what is left behind does no harm.
+        return try await DiskPair.delays(in: path, rate: rate, seconds: 5)
     }
 }
