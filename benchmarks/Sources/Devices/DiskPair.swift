@@ -7,32 +7,39 @@ import Synchronization
 enum DiskPair {
     private static let eventBytes = 512
 
+    /// How many events the first file has.
+    private final class Kept: Sendable {
+        let count = Atomic<Int>(0)
+        let more = DispatchSemaphore(value: 0)
+    }
+
     /// Nanoseconds from when each event was due until the second file had it.
     static func delays(in directory: String, rate: Int, seconds: Int) async throws -> [UInt64] {
         let count = rate * seconds
         let first = try file(directory + "/first", events: count), second = try file(directory + "/second", events: count)
         defer { for file in [first, second] { close(file) } }
-        let kept = Atomic<Int>(0)
-        let more = DispatchSemaphore(value: 0)
+        let kept = Kept()
         let start = nanoseconds() + 100_000_000
-        @Sendable func due(_ number: Int) -> UInt64 { start + UInt64(number) * 1_000_000_000 / UInt64(rate) }
-        async let upper: Void = onThread {
-            var done = 0
-            while done < count {
-                sleep(until: due(done))
-                let now = nanoseconds()
-                let end = min(count, max(done + 1, Int((now - start) * UInt64(rate) / 1_000_000_000) + 1))
-                keep(done..<end, in: first)
-                done = end
-                kept.store(done, ordering: .releasing)
-                more.signal()
+        let due: @Sendable (Int) -> UInt64 = { start + UInt64($0) * 1_000_000_000 / UInt64(rate) }
+        let upper = Task {
+            await onThread {
+                var done = 0
+                while done < count {
+                    sleep(until: due(done))
+                    let now = nanoseconds()
+                    let end = min(count, max(done + 1, Int((now - start) * UInt64(rate) / 1_000_000_000) + 1))
+                    keep(done..<end, in: first)
+                    done = end
+                    kept.count.store(done, ordering: .releasing)
+                    kept.more.signal()
+                }
             }
         }
-        async let lower = onThread {
+        let delays = await onThread {
             var delays: [UInt64] = []
             while delays.count < count {
-                more.wait()
-                let end = kept.load(ordering: .acquiring)
+                kept.more.wait()
+                let end = kept.count.load(ordering: .acquiring)
                 if end == delays.count { continue }
                 keep(delays.count..<end, in: second)
                 let now = nanoseconds()
@@ -40,8 +47,8 @@ enum DiskPair {
             }
             return delays
         }
-        await upper
-        return await lower
+        await upper.value
+        return delays
     }
 
     /// Written with zeros, as our journal is: so a sync has no metadata to write.
