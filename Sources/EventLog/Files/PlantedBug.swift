@@ -22,6 +22,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case ignoreLeave
     /// What rests on a refused event is decided by itself.
     case forgetBase
+    /// What follows an event whose counter was another's is decided by itself.
+    case forgetConflict
     /// What the hub refuses is forgotten.
     case dropRefused
     /// A hub believes every cursor.

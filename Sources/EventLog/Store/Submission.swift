@@ -16,6 +16,11 @@ public struct Submission: Sendable {
     package var restsOn: UInt64 = 0
     /// What it rests on was refused, and the store has no mark of it.
     package var isBaseRefused = false
+    /// The sender writes its lane anew from where a counter turned out to be another event's (`originConflict`): what follows that in the lane gets the same
+    /// answer, or it would stand before it.
+    package var followsConflicts = false
+    /// An event before it in its lane was refused so, in another append.
+    package var isBehindConflict = false
     /// A chunk that is recorded with another text is no repeat of it: its author has another device that streams under the same id.
     package var comparesChunks = false
     /// What a newer version says of the event.

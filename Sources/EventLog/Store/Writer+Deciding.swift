@@ -4,6 +4,7 @@ extension Writer {
         if let origin = submission.origin {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
             if let known = try handledBefore(submission, origin) { return known }
+            if isBehindConflict(submission, origin) { return .refuse(Refusal(.originConflict, "it follows an event whose counter was used before")) }
         }
         if let refusal = Acceptance.checkForm(submission.event) { return .refuse(refusal) }
         let decision = try decideByContent(submission)
@@ -38,6 +39,13 @@ extension Writer {
         guard let state = try state(of: submission.event.log), let lane = state.row.lane(origin.replica) else { return false }
         if case .refused = state.row.lanes[lane].answer(to: submission.restsOn) { return true }
         return false
+    }
+
+    private func isBehindConflict(_ submission: borrowing Submission, _ origin: Origin) -> Bool {
+        guard submission.followsConflicts, !PlantedBug.forgetConflict.isPlanted else { return false }
+        if submission.isBehindConflict { return true }
+        if conflicts.isEmpty { return false }
+        return conflicts.contains { $0.log == submission.event.log && $0.replica == origin.replica && $0.counter < origin.counter }
     }
 
     private static func withoutBase(_ event: Event) -> Refusal {

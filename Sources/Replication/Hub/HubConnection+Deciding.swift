@@ -27,6 +27,11 @@ extension HubConnection {
                 let base = PushedName(log: submissions[index].event.log, replica: origin.replica, counter: submissions[index].restsOn)
                 submissions[index].isBaseRefused = refusedNames.contains(base)
             }
+            for index in submissions.indices where !conflicts.isEmpty {
+                guard let origin = submissions[index].origin else { continue }
+                let lane = PushedLane(log: submissions[index].event.log, replica: origin.replica)
+                submissions[index].isBehindConflict = conflicts[lane].map { $0 < origin.counter } ?? false
+            }
             for index in submissions.indices where !identity.isService {
                 if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
                 guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
@@ -99,7 +104,13 @@ extension HubConnection {
     private func noteRefused(_ refused: [Refused]) {
         // A peer that has so many refused can only spoil what it says itself.
         if refusedNames.count + refused.count > Self.refusedNamesMax { refusedNames = [] }
-        for answer in refused { refusedNames.insert(PushedName(log: answer.log, replica: answer.replica, counter: answer.counter)) }
+        for answer in refused {
+            refusedNames.insert(PushedName(log: answer.log, replica: answer.replica, counter: answer.counter))
+            guard answer.code == RefusalCode.originConflict.rawValue else { continue }
+            if conflicts.count == Self.refusedNamesMax { conflicts = [:] }
+            let lane = PushedLane(log: answer.log, replica: answer.replica)
+            conflicts[lane] = min(conflicts[lane] ?? .max, answer.counter)
+        }
     }
 
     private static let refusedNamesMax = 1024
@@ -122,6 +133,12 @@ extension HubConnection {
         else { return }
         for connection in hub.connections(in: typing.conversation, but: self) { connection.deliver(typing) }
     }
+}
+
+/// Where a peer's events of a log are counted.
+struct PushedLane: Hashable {
+    var log: LogID
+    var replica: ReplicaID
 }
 
 /// Under what a pushed event is known.

@@ -42,6 +42,8 @@ public final class HubConnection: @unchecked Sendable {
     var fullLogs: Set<LogID> = []
     /// What of this session's PUSHes was refused.
     var refusedNames: Set<PushedName> = []
+    /// Lanes of which a counter turned out to be another event's: the peer writes them anew from there.
+    var conflicts: [PushedLane: UInt64] = [:]
     var fullSince: Instant?
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []

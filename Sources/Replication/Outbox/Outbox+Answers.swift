@@ -146,19 +146,21 @@ extension Outbox {
         entry.isCounted = true
     }
 
-    /// Entries that must get counters of another id: those whose counters turned out to be other events', and what went with them and rests on them.
+    /// Entries that must get counters of another id: those whose counters turned out to be other events', and what went behind them in their lanes, which
+    /// the hub does not take either: it would stand before them.
     private func conflicts(_ refused: [Refused], but gone: Set<UInt64>) -> [OutboxEntry] {
-        var found = refused.filter { $0.code == RefusalCode.originConflict.rawValue }.compactMap { table.entry($0.log, $0.replica, $0.counter) }
-        var place = 0
-        while place < found.count {
-            let base = found[place]
-            place += 1
-            found += table[base.event.conversation].filter { entry in
-                entry.state == .sent && entry.accepted == nil && entry.event.log == base.event.log && entry.origin.replica == base.origin.replica
-                    && entry.restsOn == base.origin.counter && !gone.contains(entry.id) && !found.contains { $0.id == entry.id }
-            }
+        let refused = refused.filter { $0.code == RefusalCode.originConflict.rawValue }.compactMap { table.entry($0.log, $0.replica, $0.counter) }
+        let known = Set(refused.map(\.id))
+        var firsts: [LogID: [ReplicaID: UInt64]] = [:]
+        for entry in refused {
+            let first = firsts[entry.event.log]?[entry.origin.replica] ?? .max
+            firsts[entry.event.log, default: [:]][entry.origin.replica] = min(first, entry.origin.counter)
         }
-        return found
+        let behind = Set(refused.map(\.event.conversation)).flatMap { table[$0] }.filter { entry in
+            guard entry.state == .sent, entry.accepted == nil, !known.contains(entry.id), !gone.contains(entry.id) else { return false }
+            return firsts[entry.event.log]?[entry.origin.replica].map { $0 < entry.origin.counter } ?? false
+        }
+        return refused + behind
     }
 
     /// Events have come from the hub: those that were this replica's own leave the outbox, and so does what was accepted and is held by now.

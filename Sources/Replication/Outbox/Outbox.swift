@@ -12,6 +12,8 @@ final class Outbox {
     private var again: [UInt64] = []
     /// Of these, what waits for an answer to what a hub lost and is offered anew.
     private var delayed: [UInt64] = []
+    /// What went for the first time in this session's last flight, and the first place that was given out for that.
+    private var lastFlight: (ids: [UInt64], firstSending: UInt64) = ([], 0)
     var identity: ReplicaIdentity
     /// Entries that became the hub's, or failed otherwise than by its answer, and were not told of yet.
     var settled = (accepted: 0, failed: 0)
@@ -224,6 +226,7 @@ final class Outbox {
             entry.accepted = nil
             table.put(entry)
         }
+        lastFlight = ([], 0)
         sendAgain()
     }
 
@@ -297,7 +300,26 @@ final class Outbox {
         }
     }
 
+    /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.
+    func takeBack() throws -> Set<ConversationID> {
+        let (ids, firstSending) = lastFlight
+        lastFlight = ([], 0)
+        let unread = ids.compactMap { table[$0] }.filter { $0.state == .sent && $0.accepted == nil }
+        try replace(
+            unread.map { entry in
+                var entry = entry
+                entry.state = .pending
+                // An offer keeps its place.
+                if entry.sending >= firstSending { entry.sending = 0 }
+                entry.restsOn = 0
+                entry.origin.counter = 0
+                return entry
+            })
+        return Set(unread.map(\.event.conversation))
+    }
+
     private func keep(_ flight: Flight) throws {
+        lastFlight = (flight.fresh.map(\.id), nextSending)
         if flight.fresh.isEmpty { return }
         try side.write { transaction in
             for entry in flight.fresh { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }

@@ -147,6 +147,9 @@ extension Replica {
         return try bytes.withUnsafeBytes { try Scope(Fields($0)) }
     }
 
+    /// Whether it has asked for all conversations of its hub, as a service account's may (`convstore follow`).
+    public var isFullCopy: Bool { get throws { try savedScope() == .everything } }
+
     func save(_ scope: Scope) throws {
         guard try savedScope() != scope else { return }
         var out = ByteBuffer(capacity: 64)
@@ -177,7 +180,9 @@ extension Replica {
     ///
     /// A checkpoint is kept with the cursor that comes behind it, not before: a hub that is then set back to a moment between an older cursor and the
     /// checkpoint knows the cursor and is honest, though its log of heads goes another way.
-    func check(_ welcome: Welcome) throws {
+    ///
+    /// - Returns: what tells that the hub was set back, if it was.
+    func check(_ welcome: Welcome) throws -> String? {
         let greeting = state.withLock { $0.greeting }
         var old = greeting.checkpoint
         let hub = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.hub) }
@@ -193,7 +198,7 @@ extension Replica {
             }
         }
         guard !welcome.checkpoint.isEmpty else {
-            guard let old else { return }
+            guard let old else { return nil }
             if !welcome.isGone { throw try forked("the hub shows no checkpoint any more, though it had signed one", welcome) }
             return try setBack("the hub was set back: it had signed a checkpoint of \(old.size) heads, root \(old.root), and shows none", welcome)
         }
@@ -209,6 +214,7 @@ extension Replica {
         } catch {
             throw try forked("the hub's checkpoint is not signed by \(key): \(error)", welcome)
         }
+        var setBackEvidence: String?
         if let old {
             let isConsistent =
                 old.size == new.size
@@ -218,9 +224,9 @@ extension Replica {
             let evidence = "the checkpoint of \(new.size) heads, root \(new.root), does not go on from the one of \(old.size), root \(old.root)"
             if isConsistent {
                 // It stays until a cursor comes behind the new one, whatever else the hub says that it does not know.
-                if old.size == new.size { return }
+                if old.size == new.size { return nil }
             } else if welcome.isGone {
-                try setBack("the hub was set back: \(evidence), which it had signed", welcome)
+                setBackEvidence = try setBack("the hub was set back: \(evidence), which it had signed", welcome)
             } else {
                 throw try forked("the hub's key signed both, but \(evidence)", welcome)
             }
@@ -229,6 +235,7 @@ extension Replica {
             try side.write { try $0.put(SyncTables.state, ReplicaState.Key.checkpointKey, Array(key.description.utf8)) }
         }
         state.withLock { $0.checkpoint = welcome.checkpoint }
+        return setBackEvidence
     }
 
     /// A hub that contradicts what it signed, and the proof of that for others.
@@ -239,9 +246,10 @@ extension Replica {
     }
 
     /// The checkpoint of a life that the hub has lost says nothing about the one that it leads.
-    private func setBack(_ text: String, _ welcome: Welcome) throws {
+    private func setBack(_ text: String, _ welcome: Welcome) throws -> String {
         keepEvidence(text + (try signedNotes(welcome)))
         try side.write { try $0.delete(SyncTables.state, ReplicaState.Key.checkpoint) }
+        return text
     }
 
     /// The kept note and the new one as the hub signed them, and the key that it showed first.
@@ -304,6 +312,11 @@ extension Replica {
     ///
     /// `failed`: those that failed otherwise than by an answer.
     func takeSettled() -> (accepted: Int, failed: Int) { state.withLock { $0.outbox.takeSettled() } }
+
+    /// The hub ended the session before it looked at what came with HELLO.
+    func takeBack() throws {
+        try state.withLock { state in show(state.outbox, try state.outbox.takeBack()) }
+    }
 
     /// The hub has decided nothing of what was sent and not answered.
     func sendAgain() { state.withLock { $0.outbox.sendAgain() } }

@@ -5,6 +5,9 @@ public import EventLog
 public enum ReplicaEvent: Sendable {
     /// The hub has answered; `isResumed` is false if it must be told first what is held here.
     case connected(isResumed: Bool)
+    /// The hub does not go on from what it had signed before, and says so: it is one that was restored from an older backup, or claims to be. What it lost is
+    /// kept aside (``Replica/lostEvents()``), and `evidence` with it.
+    case setBack(evidence: String)
     /// Events that were not held before, in whatever part of their logs.
     case received(events: Int, bytes: Int)
     /// Own events that the hub has recorded, now or long ago, and such as have failed.
@@ -241,8 +244,10 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .repair: break
             case .typing(let typing): observe(.typing(typing))
             case .mayPush: guarded { try push() }
-            case .ended(let bye, _):
+            case .ended(let bye, let byHub):
                 replica.saveCursor()
+                // What cannot be written down of that stays sent, and is sent again.
+                if byHub, welcome == nil { try? replica.takeBack() }
                 // A message that takes longer than the other end waits looks like that.
                 if bye.code == .timeout { noteBreak() }
                 finish(.ended(bye), bye)
@@ -345,9 +350,10 @@ public final class ReplicaConnection: @unchecked Sendable {
         self.welcome = welcome
         holdsBack = welcome.isGone || replica.holdsBack
         comparesOffers = holdsBack
-        try replica.check(welcome)
+        let evidence = try replica.check(welcome)
         try replica.save(scope)
         observe(.connected(isResumed: !welcome.isGone))
+        if let evidence { observe(.setBack(evidence: evidence)) }
         guard welcome.isGone || !replica.isHeld else {
             try beginDoubt()
             return perform(session.fetch(try replica.damageWishes()))

@@ -47,6 +47,8 @@ public final class SyncRun: Sendable {
 
     public enum Update: Sendable {
         case connected
+        /// The hub does not go on from what it had signed before: see `ReplicaEvent.setBack`.
+        case setBack(evidence: String)
         case progress(Report)
         /// Connected, and for so long nothing came, though not all is held: its disk may be full, or it is no honest hub.
         case quiet(seconds: Int)
@@ -261,6 +263,7 @@ public final class SyncRun: Sendable {
                 }
                 switch event {
                 case .connected: observe(.connected)
+                case .setBack(let evidence): observe(.setBack(evidence: evidence))
                 case .received(let events, _):
                     report.eventsReceived += events
                     observe(.progress(report))

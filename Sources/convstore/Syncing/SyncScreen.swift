@@ -10,6 +10,8 @@ final class SyncScreen: Sendable {
     private let bar: Monitor<ProgressBar>
     /// What was damaged and has been mended, and what of it could not be saved.
     private let damage = Monitor((parts: [String](), losses: [String]()))
+    /// What tells that the hub was set back.
+    private let evidence = Monitor<String?>(nil)
 
     /// Of what the line told that was shown last, what is no mere time or number of bytes.
     private struct Shown: Equatable {
@@ -36,6 +38,10 @@ final class SyncScreen: Sendable {
     func show(_ update: SyncRun.Update, _ replica: Replica?) {
         switch update {
         case .connected: break
+        case .setBack(let text):
+            evidence.withLock { $0 = text }
+            clear()
+            Terminal.complain("\(text). It was restored from an older backup, or says so; what it lost is kept and compared")
         case .progress(let report):
             bar.withLock { $0.update(done: 0, total: 0, count: report.eventsReceived + report.accepted, "events") }
         case .settled(let report):
@@ -99,6 +105,7 @@ final class SyncScreen: Sendable {
                 line.add("damaged", damage.parts)
                 line.add("unsaved", damage.losses)
             }
+            if let evidence = evidence.withLock({ $0 }) { line.add("set_back", evidence) }
             return try line.print()
         }
         let events = report.eventsReceived == 1 ? "event" : "events"
