@@ -364,7 +364,13 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
 
 extension WebSocketError {
     /// Another try may do.
-    var mayPass: Bool { code == .refused || code == .unreachable || code == .timeout || code == .malformed || (status ?? 0) >= 500 }
+    package var mayPass: Bool {
+        if let status { return status >= 500 || Self.statusesThatPass.contains(status) }
+        return code == .refused || code == .unreachable || code == .timeout || code == .malformed
+    }
+
+    /// Of HTTP's 4xx those that say it themselves, as proxies do: Request Timeout, Too Early, Too Many Requests.
+    private static let statusesThatPass: Set<Int> = [408, 425, 429]
 }
 
 extension Bye {

@@ -15,4 +15,10 @@ import Testing
         let run = SyncRun(options, open: { try Replica.open(at: path, user: UserID("ada")) })
         await #expect(throws: NoToken.self) { try await run.run() }
     }
+
+    @Test("A status that says it will pass is tried again; what no trying mends is not", arguments: [408, 425, 429, 500, 502, 503])
+    func statuses(passing status: Int) {
+        #expect(WebSocketError(.rejected, "a proxy", status: status).mayPass)
+        for final in [301, 400, 401, 403, 404, 426] { #expect(!WebSocketError(.rejected, "a proxy", status: final).mayPass) }
+    }
 }
