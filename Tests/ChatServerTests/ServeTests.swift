@@ -71,6 +71,8 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--jwt-key", secret], 64, "only one"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--service-user", "bot"], 64, "--service-user"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--checkpoint-every", "\(Int.max)"], 64, "--checkpoint-every is 0 to 1000000000"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--abandoned-after", "1000000001"], 64, "--abandoned-after is 0 to 1000000000"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 65, "PEM"),
                 (["--listen", "127.0.0.1:0", "--jwks", "http://issuer.example/jwks"], 64, "https://"),

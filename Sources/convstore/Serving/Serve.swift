@@ -42,6 +42,8 @@ struct Serve: ParsableCommand {
 
     /// How long peers may take to leave before they are cut off.
     private static let shutdownSeconds: Int64 = 5
+    /// Longer than anybody waits: much more is more than a clock can tell.
+    private static let secondsMax = 1_000_000_000
 
     func validate() throws {
         guard let address = ListenAddress(listen) else { throw ValidationError("--listen is HOST:PORT, for example 127.0.0.1:8080 or [::1]:8080.") }
@@ -49,8 +51,9 @@ struct Serve: ParsableCommand {
         guard !tokens.insecureAnyUser || address.isLoopback else {
             throw ValidationError("--insecure-any-user is only for loopback (127.0.0.1, ::1, localhost): anybody who reached \(address.host) could be anybody.")
         }
-        guard checkpointEvery >= 0 else { throw ValidationError("--checkpoint-every is 0 or more.") }
-        guard abandonedAfter >= 0 else { throw ValidationError("--abandoned-after is 0 or more.") }
+        for (option, seconds) in [("--checkpoint-every", checkpointEvery), ("--abandoned-after", abandonedAfter)] where !(0...Self.secondsMax ~= seconds) {
+            throw ValidationError("\(option) is 0 to \(Self.secondsMax) seconds.")
+        }
         guard Logger.Level(rawValue: logLevel) != nil else {
             throw ValidationError("--log-level is trace, debug, info, notice, warning, error or critical.")
         }
