@@ -83,6 +83,7 @@ public struct HubServer: Service {
 
     private func router(_ gate: Gate, _ acceptor: SocketAcceptor) -> Router<BasicRequestContext> {
         let router = Router()
+        router.add(middleware: HeadAnswer())
         router.add(middleware: RequestCounting(metrics))
         // Who only wants to know whether all is well may leave the body out.
         let looking = [HTTPRequest.Method.get, .head]
@@ -93,7 +94,11 @@ public struct HubServer: Service {
         }
         router.get("metrics") { [metrics, endpoint, options] _, _ in MetricsPage.response(metrics, endpoint.statistics, gate, options)
         }
-        router.get("v1/sync") { request, _ in acceptor.answer(request) }
+        router.get("v1/sync") { request, _ -> Response in
+            // The router takes a path with further slashes for this one.
+            guard request.uri.path == SyncHandshake.path else { throw HTTPError(.notFound) }
+            return acceptor.answer(request)
+        }
         return router
     }
 

@@ -80,7 +80,7 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--jwks", secret, "--jwks-ca", secret], 64, "--jwks-ca"),
                 (["--listen", "127.0.0.1:0", "--jwks", "http://127.0.0.1:1/jwks"], 69, "nobody listens"),
                 (["--listen", "127.0.0.1:0", "--jwks", "https://localhost:1/jwks", "--jwks-ca", secret], 65, "PEM"),
-            ] {
+            ] as [([String], Int, String)] {
                 let serve = try Serve(arguments)
                 #expect(await serve.status() == Int32(status), "\(arguments)")
                 #expect(serve.text("errors").contains(words), "\(arguments): \(serve.text("errors"))")
