@@ -59,6 +59,8 @@ public struct HubServer: Service {
                 do { try await application.run() } catch let error as IOError {
                     let reason = SystemError(call: "bind", path: "\(options.host):\(options.port)", number: error.errnoCode)
                     throw HubServerError(.cannotListen, "\(reason): it cannot be listened on; name another port, or 0 for any that is free")
+                } catch is SocketAddressError.UnknownHost {
+                    throw HubServerError(.cannotListen, "there is no host \(options.host): name an address of this machine, or 0.0.0.0 or [::] for all of them")
                 } catch let error as SocketAddressError {
                     throw HubServerError(.cannotListen, "\(options.host) is no address of this machine: \(error)")
                 }
