@@ -97,10 +97,12 @@ extension ServerTests {
             }
         }
 
-        @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT]) func hub(signal: Int32)
-            async throws
-        {
+        @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT, SIGHUP])
+        func hub(signal: Int32) async throws {
+            // Tests that were started to outlive a terminal would hand that down.
+            let old = Foundation.signal(SIGHUP, SIG_DFL)
             let serve = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user", "--log-level", "debug"])
+            _ = Foundation.signal(SIGHUP, old)
             let url = try await serve.url()
             let result = try await Python.run("echo_client.py", [url, "hub"])
             #expect(result.status == 0, "\(result.output)")
