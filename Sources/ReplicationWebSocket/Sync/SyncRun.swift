@@ -243,8 +243,8 @@ public final class SyncRun: Sendable {
                         observe(.quiet(seconds: idleSeconds))
                     }
                 }
-                // A token that was renewed in its file is shown before the old one runs out.
-                if let new = try? options.token(), new != token {
+                // A token that was renewed in its file is shown before the old one runs out. While it is written, the file may be empty.
+                if let new = try? options.token(), !new.isEmpty, new != token {
                     token = new
                     connection.renew(token: new)
                 }
