@@ -375,7 +375,28 @@ extension WebSocketError {
 
 extension Bye {
     /// Why, for people, on one line. A hub need not give a reason.
-    var told: String {
-        reason.isEmpty ? "the hub gives no reason, only \(code)" : reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+    package var told: String {
+        let words = reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+        return words.isEmpty ? code.meaning : words
+    }
+}
+
+extension Bye.Code {
+    /// For people, of who ends a session with it.
+    fileprivate var meaning: String {
+        switch self {
+        case .normal: "the hub has ended the session"
+        case .goingAway: "the hub is going away"
+        case .protocolError: "the hub cannot make sense of what it was sent"
+        case .unsupportedVersion: "the hub speaks no version of the protocol that this program speaks"
+        case .unauthenticated: "the token is not valid"
+        case .tokenExpired: "the token has expired"
+        case .forbidden: "the token does not allow that"
+        case .overloaded: "the hub has too much to do"
+        case .timeout: "the hub has waited too long for an answer"
+        case .internalError: "something failed in the hub: its log says what"
+        case .forked: "what the hub has and what is held here contradict each other"
+        case .storeFull: "the hub's disk is full"
+        }
     }
 }

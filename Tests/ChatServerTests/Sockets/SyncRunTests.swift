@@ -53,6 +53,12 @@ import Testing
         try store.close()
     }
 
+    @Test("A hub that ends a session without a reason is understood all the same", arguments: Bye.Code.allCases) func reasons(code: Bye.Code) {
+        let told = Bye(code).told
+        #expect(told.contains(" ") && !told.contains("\(code)"), "\(told)")
+        #expect(Bye(code, "\n").told == told && Bye(code, "so\nlong").told == "so long")
+    }
+
     @Test("A status that says it will pass is tried again; what no trying mends is not", arguments: [408, 425, 429, 500, 502, 503])
     func statuses(passing status: Int) {
         #expect(WebSocketError(.rejected, "a proxy", status: status).mayPass)
