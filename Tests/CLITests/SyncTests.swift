@@ -445,7 +445,10 @@ import Testing
         ] {
             let outcome = try sync(token, user)
             #expect(outcome.status == 77 && outcome.output.isEmpty, "\(user): \(outcome.errors)")
+            #expect(outcome.errors.contains("no token was given") == token.isEmpty, "\(user): \(outcome.errors)")
         }
+        let none = try Program.run("sync", "--store", folder["r-none"], "--server", hub.url, "--user", ada.user)
+        #expect(none.status == 77 && none.errors.contains("no token was given") && none.errors.contains("--token-file"), "\(none.errors)")
         #expect(hub.end() == 0)
     }
 }

@@ -173,11 +173,11 @@ public final class SyncRun: Sendable {
             // A line that breaks and each time brings some of what is missing gets there.
             if report.hasProgressed(since: before) { failures = 0 }
             failures += 1
-            let reason = bye?.told ?? ""
+            let reason = bye.map(told) ?? ""
             switch bye?.code {
             case .unauthenticated, .tokenExpired, .forbidden:
                 // The outbox is parked; somebody may renew the token while we follow.
-                guard options.follows, options.renewsToken else { throw SyncError(bye!.code == .tokenExpired ? .tokenExpired : .unauthenticated, reason) }
+                guard options.follows, options.renewsToken else { throw notLetIn(bye!) }
             case .unsupportedVersion, .protocolError, .forked: throw SyncError(.refused, "the session ended: \(reason)")
             default:
                 if !options.follows, failures >= options.attemptsMax { throw SyncError(.unreachable, "the hub could not be held: \(reason)") }
@@ -289,6 +289,18 @@ public final class SyncRun: Sendable {
         return .done
     }
 
+    /// Why the hub ended a session.
+    func told(_ bye: Bye) -> String { lacksToken(bye) ? "no token was given, and the hub wants one" : bye.told }
+
+    /// What ends a run whose token is not taken.
+    func notLetIn(_ bye: Bye) -> SyncError {
+        if bye.code == .tokenExpired { return SyncError(.tokenExpired, told(bye)) }
+        return SyncError(lacksToken(bye) ? .noToken : .unauthenticated, told(bye))
+    }
+
+    /// Whoever has shown none would look in vain for what is wrong with it.
+    private func lacksToken(_ bye: Bye) -> Bool { bye.code == .unauthenticated && (try? options.token())?.isEmpty ?? false }
+
     /// - Returns: whether it was told to stop.
     func pause(_ milliseconds: UInt64, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> Bool {
         let waking = Task { [continuation] in
@@ -341,7 +353,7 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, noToken, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 
