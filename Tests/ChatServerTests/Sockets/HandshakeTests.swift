@@ -139,6 +139,7 @@ extension ServerTests {
                         _ = try await WebSocketClient.connect(to: url, onMessage: { _ in }) { _, _ in }
                     }
                     #expect(error?.code == code, "\(url): \(error?.message ?? "")")
+                    #expect((error?.message.contains("a hub is at /v1/sync") ?? false) == url.hasSuffix("/x"), "\(url): \(error?.message ?? "")")
                 }
             }
         }
