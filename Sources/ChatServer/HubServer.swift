@@ -59,6 +59,8 @@ public struct HubServer: Service {
                 do { try await application.run() } catch let error as IOError {
                     let reason = SystemError(call: "bind", path: "\(options.host):\(options.port)", number: error.errnoCode)
                     throw HubServerError(.cannotListen, "\(reason): it cannot be listened on; name another port, or 0 for any that is free")
+                } catch is SocketAddressError.UnknownHost {
+                    throw HubServerError(.cannotListen, "there is no host \(options.host): name an address of this machine, or 0.0.0.0 or [::] for all of them")
                 } catch let error as SocketAddressError {
                     throw HubServerError(.cannotListen, "\(options.host) is no address of this machine: \(error)")
                 }
@@ -83,6 +85,7 @@ public struct HubServer: Service {
 
     private func router(_ gate: Gate, _ acceptor: SocketAcceptor) -> Router<BasicRequestContext> {
         let router = Router()
+        router.add(middleware: HeadAnswer())
         router.add(middleware: RequestCounting(metrics))
         // Who only wants to know whether all is well may leave the body out.
         let looking = [HTTPRequest.Method.get, .head]
@@ -93,7 +96,11 @@ public struct HubServer: Service {
         }
         router.get("metrics") { [metrics, endpoint, options] _, _ in MetricsPage.response(metrics, endpoint.statistics, gate, options)
         }
-        router.get("v1/sync") { request, _ in acceptor.answer(request) }
+        router.get("v1/sync") { request, _ -> Response in
+            // The router takes a path with further slashes for this one.
+            guard request.uri.path == SyncHandshake.path else { throw HTTPError(.notFound) }
+            return acceptor.answer(request)
+        }
         return router
     }
 

@@ -16,7 +16,7 @@ public struct HubServerError: Error, Sendable, CustomStringConvertible {
         public static var invalidURL: Self { Self(.invalidURL) }
         /// The keys could not be fetched: no connection, no TLS, no answer in time, or none that is good.
         public static var unreachable: Self { Self(.unreachable) }
-        /// The address is taken, not ours, or not allowed.
+        /// The address is taken, not ours, not allowed, or there is no such host.
         public static var cannotListen: Self { Self(.cannotListen) }
     }
 

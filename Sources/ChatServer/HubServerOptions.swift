@@ -45,7 +45,7 @@ public struct ServerTLS: Sendable {
 
     func context() throws(HubServerError) -> NIOSSLContext {
         for file in [certificateFile, keyFile] where !FileManager.default.isReadableFile(atPath: file) {
-            throw HubServerError(.unreadable, "\(file) cannot be read")
+            throw HubServerError.unreadable(file)
         }
         let chain: [NIOSSLCertificateSource]
         do {

@@ -53,7 +53,7 @@ public final class WebSocketClient: Sendable {
             case .socket(let socket): return WebSocketClient(socket)
             case .rejected(let status):
                 let status = try await status.get()
-                throw WebSocketError(.rejected, "\(url.authority)\(url.path) answered \(status.code) \(status.reasonPhrase)", status: Int(status.code))
+                throw WebSocketError(status: Int(status.code), status.reasonPhrase, url)
             }
         } catch {
             throw WebSocketError(error, url)

@@ -26,12 +26,27 @@ extension WebSocketError {
                 self = all.first { $0.code == .refused } ?? all.first { $0.code == .timeout } ?? all[0]
             }
         case let error as IOError where error.errnoCode == ECONNREFUSED: self.init(.refused, "nobody listens at \(name)")
-        case let error as IOError where error.errnoCode == ECONNRESET || error.errnoCode == EPIPE: self.init(.malformed, "\(name) hung up")
+        case let error as IOError where error.errnoCode == ECONNRESET || error.errnoCode == EPIPE:
+            self.init(.malformed, "\(name) hung up\(Self.secureHint(url))")
         case let error as IOError: self.init(.unreachable, "\(name) cannot be reached: \(String(cString: strerror(error.errnoCode)))")
         case ChannelError.connectTimeout: self.init(.timeout, "\(name) did not answer in time")
         case is NIOSSLError, is BoringSSLError, is NIOSSLExtraError: self.init(.insecure, "no TLS with \(name): \(Self.reason(error, url, trustOption))")
-        default: self.init(.malformed, "\(name) hung up, or its answer is not that of \(url.scheme == .webSocket ? "a WebSocket" : "an HTTP") server")
+        default:
+            let kind = url.scheme == .webSocket ? "a WebSocket" : "an HTTP"
+            self.init(.malformed, "\(name) hung up, or its answer is not that of \(kind) server\(Self.secureHint(url))")
         }
+    }
+
+    /// What speaks TLS answers a request in the clear with an alert, or not at all.
+    private static func secureHint(_ url: ServerURL) -> String {
+        url.scheme == .webSocket && !url.isSecure ? "; if it speaks TLS, try wss:// instead of ws://" : ""
+    }
+
+    /// An answer that is an ordinary page's.
+    init(status: Int, _ phrase: String, _ url: ServerURL) {
+        let isElsewhere = status == 404 && url.path.prefix(while: { $0 != "?" }) != "/v1/sync"
+        self.init(
+            .rejected, "\(url.authority)\(url.path) answered \(status) \(phrase)\(isElsewhere ? "; a hub is at /v1/sync" : "")", status: status)
     }
 
     /// The library's errors are known by their texts only, which name files of its sources.

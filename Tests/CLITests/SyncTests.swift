@@ -185,6 +185,11 @@ import Testing
         let retried = try bob.run("outbox", "--retry", "\(text)")
         #expect(retried.status == 64 && retried.errors.contains("is pending: only failed ones can be retried"))
         #expect(try bob.run("outbox", "--retry", "\(text)", "--discard", "\(text)").status == 64 && bob.outbox.count == 1)
+        let twice = try bob.run("outbox", "--discard", "0\(text)", "--edit", "\(text)", "--text", "x")
+        #expect(twice.status == 64 && twice.output.isEmpty && twice.errors.contains("--discard and --edit both name entry \(text)"), "\(twice.errors)")
+        let mixed = try bob.run("outbox", "--lost", "--discard", "\(text)")
+        #expect(mixed.status == 64 && mixed.errors.contains("--lost only lists"), "\(mixed.errors)")
+        #expect(try bob.outbox.first?["text"] as? String == "too late")
         let report = try bob.sync(hub)
         #expect(report["refused"] as? Int == 1 && report["failed"] as? Int == 1 && report["pending"] as? Int == 0)
         let entry = try #require(try bob.outbox.first)
@@ -192,6 +197,9 @@ import Testing
         let row = try #require(try bob.run("timeline", chat).objects().last)
         #expect(row["state"] as? String == "failed" && row["code"] as? String == "not_participant" && row["text"] as? String == "too late")
         #expect(try bob.sync(hub)["failed"] as? Int == 1)
+        let number = try #require(entry["outbox"] as? UInt64)
+        let both = try bob.run("outbox", "--discard", "all", "--edit", "\(number)", "--text", "x")
+        #expect(both.status == 64 && both.output.isEmpty && both.errors.contains("nothing was done"), "\(both.errors)")
         // He is let in again, and says it.
         try ada.act("join", chat, bob.user)
         try ada.sync(hub)
@@ -437,7 +445,10 @@ import Testing
         ] {
             let outcome = try sync(token, user)
             #expect(outcome.status == 77 && outcome.output.isEmpty, "\(user): \(outcome.errors)")
+            #expect(outcome.errors.contains("no token was given") == token.isEmpty, "\(user): \(outcome.errors)")
         }
+        let none = try Program.run("sync", "--store", folder["r-none"], "--server", hub.url, "--user", ada.user)
+        #expect(none.status == 77 && none.errors.contains("no token was given") && none.errors.contains("--token-file"), "\(none.errors)")
         #expect(hub.end() == 0)
     }
 }

@@ -64,21 +64,32 @@ extension ServerTests {
             let secret = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-secret-" + UUID().uuidString).path
             try Data("short".utf8).write(to: URL(fileURLWithPath: secret))
             defer { try? FileManager.default.removeItem(atPath: secret) }
+            let longSecret = secret + "-long"
+            try Data("a secret of thirty-two bytes or more".utf8).write(to: URL(fileURLWithPath: longSecret))
+            defer { try? FileManager.default.removeItem(atPath: longSecret) }
             for (arguments, status, words) in [
                 (["--listen", "127.0.0.1:0"], 64, "--jwt-key"), (["--listen", "0.0.0.0:0", "--insecure-any-user"], 64, "loopback"),
                 (["--listen", "127.0.0.1.example:0", "--insecure-any-user"], 64, "loopback"),
                 (["--listen", "nowhere", "--insecure-any-user"], 64, "HOST:PORT"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--jwt-key", secret], 64, "only one"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--service-user", "bot"], 64, "--service-user"),
+                (["--listen", "no host:0", "--jwt-key", longSecret], 69, "there is no host no host"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret], 64, "--tls-key"),
-                (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"), (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--checkpoint-every", "\(Int.max)"], 64, "--checkpoint-every is 0 to 1000000000"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--abandoned-after", "1000000001"], 64, "--abandoned-after is 0 to 1000000000"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--jwt-issuer", ""], 64, "not empty"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--jwt-audience", ""], 64, "not empty"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere cannot be read: No such file"),
+                (["--listen", "127.0.0.1:0", "--jwt-key", "/"], 66, "/ cannot be read: Is a directory"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", "/nowhere", "--tls-key", secret], 66, "No such file"),
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--tls-cert", secret, "--tls-key", secret], 65, "PEM"),
                 (["--listen", "127.0.0.1:0", "--jwks", "http://issuer.example/jwks"], 64, "https://"),
                 (["--listen", "127.0.0.1:0", "--jwks", "ftp://localhost/jwks"], 64, "https://"),
                 (["--listen", "127.0.0.1:0", "--jwks", secret, "--jwks-ca", secret], 64, "--jwks-ca"),
                 (["--listen", "127.0.0.1:0", "--jwks", "http://127.0.0.1:1/jwks"], 69, "nobody listens"),
                 (["--listen", "127.0.0.1:0", "--jwks", "https://localhost:1/jwks", "--jwks-ca", secret], 65, "PEM"),
-            ] {
+            ] as [([String], Int, String)] {
                 let serve = try Serve(arguments)
                 #expect(await serve.status() == Int32(status), "\(arguments)")
                 #expect(serve.text("errors").contains(words), "\(arguments): \(serve.text("errors"))")
@@ -86,10 +97,12 @@ extension ServerTests {
             }
         }
 
-        @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT]) func hub(signal: Int32)
-            async throws
-        {
+        @Test("Python's client talks to the hub; SIGTERM ends it in good order, with sockets open", arguments: [SIGTERM, SIGINT, SIGHUP])
+        func hub(signal: Int32) async throws {
+            // Tests that were started to outlive a terminal would hand that down.
+            let old = Foundation.signal(SIGHUP, SIG_DFL)
             let serve = try Serve(["--listen", "127.0.0.1:0", "--insecure-any-user", "--log-level", "debug"])
+            _ = Foundation.signal(SIGHUP, old)
             let url = try await serve.url()
             let result = try await Python.run("echo_client.py", [url, "hub"])
             #expect(result.status == 0, "\(result.output)")

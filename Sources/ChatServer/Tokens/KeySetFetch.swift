@@ -45,7 +45,7 @@ package struct KeySetFetch: Sendable {
         configuration.shutdownTimeout = .seconds(1)
         if let certificateAuthority {
             guard FileManager.default.isReadableFile(atPath: certificateAuthority) else {
-                throw HubServerError(.unreadable, "\(certificateAuthority) cannot be read")
+                throw HubServerError.unreadable(certificateAuthority)
             }
             configuration.trustRoots = .file(certificateAuthority)
         }

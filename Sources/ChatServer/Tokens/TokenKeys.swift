@@ -88,7 +88,7 @@ public struct TokenKeys: Sendable {
     }
 
     static func read(_ path: String) throws(HubServerError) -> [UInt8] {
-        do { return Array(try Data(contentsOf: URL(filePath: path))) } catch { throw HubServerError(.unreadable, "\(path) cannot be read") }
+        do { return Array(try Data(contentsOf: URL(filePath: path))) } catch { throw HubServerError.unreadable(path) }
     }
 
     private static func secret(_ bytes: [UInt8], _ text: String, _ path: String) async throws(HubServerError) -> Key {

@@ -51,14 +51,13 @@ extension SyncRun {
             }
             switch bye.code {
             // A token that is not taken now is not taken for the events either.
-            case .unauthenticated, .forbidden: if !options.follows { throw SyncError(.unauthenticated, bye.told) }
-            case .tokenExpired: if !options.follows { throw SyncError(.tokenExpired, bye.told) }
+            case .unauthenticated, .forbidden, .tokenExpired: if !options.follows { throw notLetIn(bye) }
             case .protocolError, .unsupportedVersion: return false
             default: break
             }
             if number == Self.repairsMax { break }
             let wait = Backoff.milliseconds(failure: number, atLeast: bye.retryAfterMilliseconds)
-            observe(.waiting(milliseconds: wait, reason: bye.told))
+            observe(.waiting(milliseconds: wait, reason: told(bye)))
             if try await pause(wait, &happenings) { throw Stopped() }
         }
         return false

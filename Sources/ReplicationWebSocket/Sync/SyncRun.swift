@@ -175,11 +175,11 @@ public final class SyncRun: Sendable {
             // A line that breaks and each time brings some of what is missing gets there.
             if report.hasProgressed(since: before) { failures = 0 }
             failures += 1
-            let reason = bye?.told ?? ""
+            let reason = bye.map(told) ?? ""
             switch bye?.code {
             case .unauthenticated, .tokenExpired, .forbidden:
                 // The outbox is parked; somebody may renew the token while we follow.
-                guard options.follows, options.renewsToken else { throw SyncError(bye!.code == .tokenExpired ? .tokenExpired : .unauthenticated, reason) }
+                guard options.follows, options.renewsToken else { throw notLetIn(bye!) }
             case .unsupportedVersion, .protocolError, .forked: throw SyncError(.refused, "the session ended: \(reason)")
             default:
                 if !options.follows, failures >= options.attemptsMax { throw SyncError(.unreachable, "the hub could not be held: \(reason)") }
@@ -245,8 +245,8 @@ public final class SyncRun: Sendable {
                         observe(.quiet(seconds: idleSeconds))
                     }
                 }
-                // A token that was renewed in its file is shown before the old one runs out.
-                if let new = try? options.token(), new != token {
+                // A token that was renewed in its file is shown before the old one runs out. While it is written, the file may be empty.
+                if let new = try? options.token(), !new.isEmpty, new != token {
                     token = new
                     connection.renew(token: new)
                 }
@@ -291,6 +291,18 @@ public final class SyncRun: Sendable {
         }
         return .done
     }
+
+    /// Why the hub ended a session.
+    func told(_ bye: Bye) -> String { lacksToken(bye) ? "no token was given, and the hub wants one" : bye.told }
+
+    /// What ends a run whose token is not taken.
+    func notLetIn(_ bye: Bye) -> SyncError {
+        if bye.code == .tokenExpired { return SyncError(.tokenExpired, told(bye)) }
+        return SyncError(lacksToken(bye) ? .noToken : .unauthenticated, told(bye))
+    }
+
+    /// Whoever has shown none would look in vain for what is wrong with it.
+    private func lacksToken(_ bye: Bye) -> Bool { bye.code == .unauthenticated && (try? options.token())?.isEmpty ?? false }
 
     /// - Returns: whether it was told to stop.
     func pause(_ milliseconds: UInt64, _ happenings: inout AsyncStream<Happening>.Iterator) async throws -> Bool {
@@ -344,7 +356,7 @@ enum Backoff {
 
 /// Why a replica could not be synced.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, unauthenticated, tokenExpired, refused }
+    public enum Code: Hashable, Sendable { case invalidURL, unreadable, invalidCertificates, unreachable, noToken, unauthenticated, tokenExpired, refused }
     public let code: Code
     public let description: String
 
@@ -367,12 +379,39 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
 
 extension WebSocketError {
     /// Another try may do.
-    var mayPass: Bool { code == .refused || code == .unreachable || code == .timeout || code == .malformed || (status ?? 0) >= 500 }
+    package var mayPass: Bool {
+        if let status { return status >= 500 || Self.statusesThatPass.contains(status) }
+        return code == .refused || code == .unreachable || code == .timeout || code == .malformed
+    }
+
+    /// Of HTTP's 4xx those that say it themselves, as proxies do: Request Timeout, Too Early, Too Many Requests.
+    private static let statusesThatPass: Set<Int> = [408, 425, 429]
 }
 
 extension Bye {
     /// Why, for people, on one line. A hub need not give a reason.
-    var told: String {
-        reason.isEmpty ? "the hub gives no reason, only \(code)" : reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+    package var told: String {
+        let words = reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+        return words.isEmpty ? code.meaning : words
+    }
+}
+
+extension Bye.Code {
+    /// For people, of who ends a session with it.
+    fileprivate var meaning: String {
+        switch self {
+        case .normal: "the hub has ended the session"
+        case .goingAway: "the hub is going away"
+        case .protocolError: "the hub cannot make sense of what it was sent"
+        case .unsupportedVersion: "the hub speaks no version of the protocol that this program speaks"
+        case .unauthenticated: "the token is not valid"
+        case .tokenExpired: "the token has expired"
+        case .forbidden: "the token does not allow that"
+        case .overloaded: "the hub has too much to do"
+        case .timeout: "the hub has waited too long for an answer"
+        case .internalError: "something failed in the hub: its log says what"
+        case .forked: "what the hub has and what is held here contradict each other"
+        case .storeFull: "the hub's disk is full"
+        }
     }
 }

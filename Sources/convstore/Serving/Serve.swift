@@ -15,8 +15,8 @@ struct Serve: ParsableCommand {
             convstore serve --store S --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --jwt-key public.pem
 
             Prints `listening on ws://HOST:PORT/v1/sync` when it is ready; logs go to standard error. /healthz, /readyz and /metrics (Prometheus) are on the same \
-            port. The store is open for writing meanwhile: other commands can read. Ends with 0 at SIGTERM or SIGINT, within seconds: devices are told, and \
-            come back by themselves.
+            port. The store is open for writing meanwhile: other commands can read. Ends with 0 at SIGTERM, SIGINT or SIGHUP, within seconds: devices are \
+            told, and come back by themselves.
 
             A token is a JWT with sub (the user) and exp; its claim "service": true makes it a service's, which may write for others and follow everything.
             """)
@@ -40,8 +40,10 @@ struct Serve: ParsableCommand {
     @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
     var logLevel = "info"
 
-    /// How long peers may take to leave before they are cut off.
+    /// How long all of the shutdown may take before whoever is still there is cut off; a peer that does not answer its close is so sooner.
     private static let shutdownSeconds: Int64 = 5
+    /// Longer than anybody waits: much more is more than a clock can tell.
+    private static let secondsMax = 1_000_000_000
 
     func validate() throws {
         guard let address = ListenAddress(listen) else { throw ValidationError("--listen is HOST:PORT, for example 127.0.0.1:8080 or [::1]:8080.") }
@@ -49,8 +51,9 @@ struct Serve: ParsableCommand {
         guard !tokens.insecureAnyUser || address.isLoopback else {
             throw ValidationError("--insecure-any-user is only for loopback (127.0.0.1, ::1, localhost): anybody who reached \(address.host) could be anybody.")
         }
-        guard checkpointEvery >= 0 else { throw ValidationError("--checkpoint-every is 0 or more.") }
-        guard abandonedAfter >= 0 else { throw ValidationError("--abandoned-after is 0 or more.") }
+        for (option, seconds) in [("--checkpoint-every", checkpointEvery), ("--abandoned-after", abandonedAfter)] where !(0...Self.secondsMax ~= seconds) {
+            throw ValidationError("\(option) is 0 to \(Self.secondsMax) seconds.")
+        }
         guard Logger.Level(rawValue: logLevel) != nil else {
             throw ValidationError("--log-level is trace, debug, info, notice, warning, error or critical.")
         }
@@ -125,9 +128,10 @@ struct Serve: ParsableCommand {
     private func serve(_ server: HubServer, _ logger: Logger) throws {
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
+        // What was started to outlive its terminal does.
+        let signals: [UnixSignal] = Signals.isIgnored(SIGHUP) ? [.sigterm, .sigint] : [.sigterm, .sigint, .sighup]
         var configuration = ServiceGroupConfiguration(
-            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: [.sigterm, .sigint],
-            logger: quiet)
+            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)], gracefulShutdownSignals: signals, logger: quiet)
         configuration.maximumGracefulShutdownDuration = .seconds(Self.shutdownSeconds)
         let group = ServiceGroup(configuration: configuration)
         do {

@@ -43,6 +43,8 @@ struct TokenOptions: ParsableArguments {
         guard insecureAnyUser || serviceUser.isEmpty else {
             throw ValidationError("--service-user is for --insecure-any-user; a token says by its claim \"service\" that it is a service's.")
         }
+        // As from a variable that is not set: whoever names one means that it is checked.
+        guard jwtIssuer != "", jwtAudience != "" else { throw ValidationError("--jwt-issuer and --jwt-audience are not empty.") }
         guard !insecureAnyUser || (jwtIssuer == nil && jwtAudience == nil) else {
             throw ValidationError("--jwt-issuer and --jwt-audience mean nothing with --insecure-any-user: tokens are not read.")
         }

@@ -32,9 +32,7 @@ enum Signals {
         writeEnd.store(pipe.write, ordering: .relaxed)
         var handled: [CInt] = []
         for number in [SIGINT, SIGTERM, SIGHUP] {
-            var old = sigaction()
-            sigaction(number, nil, &old)
-            if unsafeBitCast(old.__sigaction_handler.sa_handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self) { continue }
+            if isIgnored(number) { continue }
             handled.append(number)
             signal(number) { number in
                 let before = errno
@@ -48,6 +46,13 @@ enum Signals {
         sigemptyset(&set)
         for number in handled { sigaddset(&set, number) }
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
+    }
+
+    /// Whether who started us wants the signal to be ignored, as `nohup` does.
+    static func isIgnored(_ number: CInt) -> Bool {
+        var old = sigaction()
+        sigaction(number, nil, &old)
+        return unsafeBitCast(old.__sigaction_handler.sa_handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 
     /// Runs the closure, on a thread of its own, when SIGINT, SIGTERM or SIGHUP comes.

@@ -29,6 +29,9 @@ struct Outbox: ParsableCommand {
 
     func validate() throws {
         guard (edit == nil) == (text == nil) else { throw ValidationError("--edit and --text belong together.") }
+        guard !lost || (retry.isEmpty && discard.isEmpty && edit == nil) else {
+            throw ValidationError("--lost only lists: it goes with none of --retry, --discard and --edit.")
+        }
         for number in Self.numbers(retry) where Self.numbers(discard).contains(number) {
             throw ValidationError("--retry and --discard both name \(number).")
         }
@@ -43,12 +46,26 @@ struct Outbox: ParsableCommand {
             // All that was typed is looked at before any of it is done.
             let retried = try ids(retry, in: replica) { $0.isFailed ? nil : "only failed ones can be retried" }
             let given = try ids(discard, in: replica) { $0.state == .sent ? "the hub may have it" : nil }
-            _ = try ids(edit.map { ["\($0)"] } ?? [], in: replica) { $0.state == .sent ? "the hub may have it" : nil }
-            if !retry.isEmpty { try tell("retrying", replica.retry(retried)) }
-            if !discard.isEmpty { try tell("discarded", replica.discard(given)) }
+            let edited = try ids(edit.map { ["\($0)"] } ?? [], in: replica) { $0.state == .sent ? "the hub may have it" : nil }
+            try checkApart([("--retry", retried), ("--discard", given), ("--edit", edited)], in: replica)
+            // First what can still be refused: an entry without a text.
             if let edit, let text {
                 try replica.edit(edit, text: text)
                 try tell("edited", 1)
+            }
+            if !retry.isEmpty { try tell("retrying", replica.retry(retried)) }
+            if !discard.isEmpty { try tell("discarded", replica.discard(given)) }
+        }
+    }
+
+    /// Throws 64 for an entry that is named twice, by its number, in another way of writing it, or by `all`: one of the two would find it changed or gone.
+    private func checkApart(_ named: [(option: String, ids: Set<UInt64>?)], in replica: Replica) throws {
+        let failed = Set(replica.outbox.filter(\.isFailed).map(\.id))
+        var options: [UInt64: String] = [:]
+        for (option, ids) in named {
+            for id in (ids ?? failed).sorted() {
+                guard let other = options.updateValue(option, forKey: id) else { continue }
+                throw Failure(.usage, "\(other) and \(option) both name entry \(id) of the outbox: nothing was done")
             }
         }
     }

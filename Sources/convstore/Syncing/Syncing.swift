@@ -126,6 +126,7 @@ extension Failure {
         case .invalidCertificates: self.init(.data, error.description)
         case .unreachable: self.init(.unavailable, error.description)
         case .refused: self.init(.data, error.description)
+        case .noToken: self.init(.noPermission, "no token was given: the hub wants one (--token or --token-file)")
         case .unauthenticated: self.init(.noPermission, "the hub does not take the token: \(error.description)")
         case .tokenExpired: self.init(.noPermission, "the token has expired; what is in the outbox waits for a new one")
         }

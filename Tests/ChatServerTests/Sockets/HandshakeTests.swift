@@ -23,6 +23,7 @@ extension ServerTests {
                     testDescription: "another origin behind it",
                     request: RawConnection.upgrade(origin: "https://chat.example\r\nOrigin: https://evil.example"), status: 403),
                 Case(testDescription: "other path", request: RawConnection.upgrade(path: "/v1/other"), status: 404),
+                Case(testDescription: "a slash behind the path", request: RawConnection.upgrade(path: "/v1/sync/"), status: 404),
                 Case(testDescription: "no Upgrade", request: RawConnection.upgrade(upgrade: nil, key: nil), status: 426),
                 Case(testDescription: "h2c", request: RawConnection.upgrade(upgrade: "h2c", connection: "Upgrade, HTTP2-Settings", key: nil), status: 426),
                 Case(testDescription: "h2c elsewhere", request: RawConnection.upgrade(path: "/healthz", upgrade: "h2c", key: nil), status: 200),
@@ -81,12 +82,14 @@ extension ServerTests {
             try await RunningServer.run(EchoEndpoint()) { server in
                 for (request, status, allow) in [
                     ("POST /healthz", 405, "GET, HEAD"), ("DELETE /readyz?a=b", 405, "GET, HEAD"), ("HEAD /metrics", 405, "GET"),
-                    ("PUT /v1/sync", 405, "GET"), ("HEAD /healthz", 200, nil as String?), ("POST /nowhere", 404, nil), ("POST /healthz/x", 404, nil),
+                    ("PUT /v1/sync", 405, "GET"), ("HEAD /v1/sync", 405, "GET"), ("HEAD /healthz", 200, nil as String?), ("POST /nowhere", 404, nil),
+                    ("POST /healthz/x", 404, nil),
                 ] {
                     let connection = try RawConnection(port: server.port)
                     await connection.send("\(request) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                     let answer = String(decoding: await connection.readToEnd(), as: UTF8.self)
                     #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(request): \(answer)")
+                    if request.hasPrefix("HEAD ") { #expect(answer.hasSuffix("\r\n\r\n"), "\(request): \(answer)") }
                     let line = answer.split(separator: "\r\n").first { $0.lowercased().hasPrefix("allow:") }
                     #expect(line?.drop { $0 != " " }.dropFirst() == allow.map { $0[...] }, "\(request)")
                 }
@@ -136,6 +139,7 @@ extension ServerTests {
                         _ = try await WebSocketClient.connect(to: url, onMessage: { _ in }) { _, _ in }
                     }
                     #expect(error?.code == code, "\(url): \(error?.message ?? "")")
+                    #expect((error?.message.contains("a hub is at /v1/sync") ?? false) == url.hasSuffix("/x"), "\(url): \(error?.message ?? "")")
                 }
             }
         }

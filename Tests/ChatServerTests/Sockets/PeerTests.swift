@@ -62,6 +62,10 @@ extension ServerTests {
                     }
                     #expect(error?.code == .insecure, "\(host)")
                 }
+                let plain = await #expect(throws: WebSocketError.self) {
+                    _ = try await WebSocketClient.connect(to: "ws://127.0.0.1:\(server.port)/v1/sync", onMessage: { _ in }) { _, _ in }
+                }
+                #expect(plain?.code == .malformed && plain?.message.contains("try wss://") ?? false, "\(plain?.message ?? "")")
             }
         }
 

@@ -1,4 +1,6 @@
+import ChatServer
 import ConversationStore
+import EventLog
 import Foundation
 import Replication
 import ReplicationWebSocket
@@ -14,5 +16,52 @@ import Testing
         let options = SyncRun.Options(url: "ws://127.0.0.1:1/v1/sync") { throw NoToken() }
         let run = SyncRun(options, open: { try Replica.open(at: path, user: UserID("ada")) })
         await #expect(throws: NoToken.self) { try await run.run() }
+    }
+
+    @Test("A token's file that is empty while it is written does not cost the session") func emptyToken() async throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let store = try ConversationStore.open(at: directory.appendingPathComponent("hub").path)
+        let shown = Monitor<[String]>([])
+        let hub = try Hub(
+            store: store,
+            options: HubOptions { token, claimed, reply in
+                shown.withLock { $0.append(token) }
+                reply(token.isEmpty ? .failure(AuthenticationFailure()) : .success(Identity(user: claimed)))
+            })
+        try await RunningServer.run(HubEndpoint(hub)) { server in
+            // As `tok >file` leaves it for a moment: the second look, a second later, finds nothing.
+            let asked = Monitor(0)
+            var options = SyncRun.Options(url: server.url) {
+                let count = asked.withLock {
+                    $0 += 1
+                    return $0
+                }
+                return count == 1 ? "first" : count == 2 ? "" : "second"
+            }
+            options.follows = true
+            let path = directory.appendingPathComponent("replica").path
+            let run = SyncRun(options, open: { try Replica.open(at: path, user: UserID("ada")) })
+            let task = Task { try await run.run() }
+            #expect(await eventually { shown.withLock { $0.last } == "second" })
+            run.stop()
+            let report = try await task.value
+            #expect(report.connections == 1)
+            #expect(shown.withLock { $0 } == ["first", "second"])
+        }
+        try store.close()
+    }
+
+    @Test("A hub that ends a session without a reason is understood all the same", arguments: Bye.Code.allCases) func reasons(code: Bye.Code) {
+        let told = Bye(code).told
+        #expect(told.contains(" ") && !told.contains("\(code)"), "\(told)")
+        #expect(Bye(code, "\n").told == told && Bye(code, "so\nlong").told == "so long")
+    }
+
+    @Test("A status that says it will pass is tried again; what no trying mends is not", arguments: [408, 425, 429, 500, 502, 503])
+    func statuses(passing status: Int) {
+        #expect(WebSocketError(.rejected, "a proxy", status: status).mayPass)
+        for final in [301, 400, 401, 403, 404, 426] { #expect(!WebSocketError(.rejected, "a proxy", status: final).mayPass) }
     }
 }
