@@ -301,6 +301,9 @@ import Testing
         let second = try follow()
         #expect(second["received"] as? Int == 1 && second["events"] as? Int == events + 1)
         #expect(second["bytes_in"] as? Int ?? .max < 4096)
+        // It is for reading, for whom it could be sent too.
+        let written = try Program.run("new", "--store", copy, "--author", "backup", "--title", "no")
+        #expect(written.status == 69 && written.errors.contains("full copy"), "\(written.errors)")
         #expect(try Shown.heads(copy) == Shown.heads(hub.store))
         #expect(try Program.run("verify", "--store", copy, "--projections").status == 0)
     }

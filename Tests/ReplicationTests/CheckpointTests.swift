@@ -35,7 +35,13 @@ import Testing
             try await grow(world, 3)
             try await world.sync(device)
             try world.restoreHub()
-            device = try await world.heal(device)
+            let session = world.follow(device)
+            try await eventually { session.isSettled || session.end != nil }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            #expect(session.log.withLock { $0.contains { if case .setBack = $0 { true } else { false } } })
+            try device.close()
+            device = try await world.heal(world.open(device.store.log.path, ada))
             let evidence = try device.evidence ?? ""
             #expect(evidence.contains(hasSigned ? "does not go on from the one of 5" : "shows none"))
             // Both notes as they were signed: whoever judges need not believe the device.

@@ -29,10 +29,11 @@ extension DeviceNode {
                 return false
             })
         else { return }
+        let place = promises.lastIndex { $0.event == entry.event }.map { promises[$0].place ?? $0 }
         release(entry.event)
         try replica.edit(entry.id, text: text)
         guard let edited = replica.outbox.first(where: { $0.id == entry.id }) else { return }
-        promises.append(Promise(event: edited.event, wasRetried: entry.isFailed || entry.isWaiting))
+        promises.append(Promise(event: edited.event, wasRetried: entry.isFailed || entry.isWaiting, place: place))
         if entry.isFailed { try replica.retry([entry.id]) }
         connection?.outboxChanged()
     }

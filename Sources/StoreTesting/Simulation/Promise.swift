@@ -9,6 +9,8 @@ struct Promise {
     var wasRetried = false
     /// It was made in one breath with this, which the hub must refuse, and rests on it.
     var refusedBase: Event?
+    /// Its place among what its device wrote, if that is not where it stands: it was written before, and its text changed since.
+    var place: Int?
     /// The hub had it, and then bytes of the device's copy decayed.
     var mayBeSpoiled = false
 }

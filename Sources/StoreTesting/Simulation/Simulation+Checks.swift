@@ -78,7 +78,8 @@ extension Simulation {
     private func checkOrder(of device: DeviceNode) throws {
         if hub.restores > 0 { return }
         var last: [ConversationID: Seq] = [:]
-        for promise in device.promises where !promise.isReleased && !promise.wasRetried {
+        let written = device.promises.enumerated().sorted { ($0.element.place ?? $0.offset, $0.offset) < ($1.element.place ?? $1.offset, $1.offset) }
+        for promise in written.map(\.element) where !promise.isReleased && !promise.wasRetried {
             switch promise.event.content {
             case .messageSent: break
             // An edit has no name by which one that is made twice would be known (PROTOCOL.md, 13).

@@ -8,7 +8,8 @@ struct Queued {
     /// Throws a ``Refusal`` if the replica itself can tell that no hub will take it; 69 if it is a full copy, which is for reading.
     init(_ event: Event, in replica: Replica) throws {
         if try replica.isFullCopy {
-            throw Failure(.unavailable, "\(replica.store.log.path) is a full copy of a hub (`convstore follow`): it is for reading only. Write at the hub, or on a user's replica")
+            let path = replica.store.log.path
+            throw Failure(.unavailable, "\(path) is a full copy of a hub (`convstore follow`), for reading only: write at the hub, or on a user's replica")
         }
         entry = try replica.append(event)
     }

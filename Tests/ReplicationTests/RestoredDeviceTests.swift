@@ -1,0 +1,127 @@
+import ConversationStore
+import Testing
+
+@testable import Replication
+
+/// Devices that are set back to a copy of themselves, and go on from there.
+@Suite("Devices that are restored from a copy") struct RestoredDeviceTests {
+    private func texts(_ world: World, _ chat: ConversationID) throws -> [String] {
+        try world.hubStore.log.events(in: .conversation(chat)).compactMap {
+            switch $0.event.content {
+            case .messageSent(let message): message.text
+            case .messageEdited(_, let text): text
+            case .participantLeft(let user): "\(user) left"
+            default: nil
+            }
+        }
+    }
+
+    /// Writes some messages that only the hub has then; answers the device as it was before.
+    private func loseMessages(_ count: Int, of device: Replica, in chat: ConversationID, _ world: World) async throws -> Replica {
+        let copy = try world.copy(device)
+        for index in 0..<count { try device.append(message("lost \(index)", in: chat, by: ada)) }
+        try await world.sync(device)
+        try device.close()
+        return try world.open(copy, ada)
+    }
+
+    @Test("what it writes then comes in the order in which it was written", arguments: [1, 2, 5])
+    func order(_ lost: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob, eve])
+            var device = try world.device(ada)
+            try await world.sync(device)
+            device = try await loseMessages(lost, of: device, in: chat, world)
+            let id = MessageID.random()
+            try device.append(Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: id, role: .user, text: "one"))))
+            try device.append([
+                Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "one, edited")), message("two", in: chat, by: ada),
+                Event(conversation: chat, author: ada, content: .participantLeft(eve)), message("not for eve", in: chat, by: ada),
+            ])
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            let lostTexts = (0..<lost).map { "lost \($0)" }
+            #expect(try texts(world, chat) == lostTexts + ["one", "one, edited", "two", "eve left", "not for eve"])
+            let other = try world.device(eve)
+            try await world.sync(other)
+            #expect(try other.store.timeline(of: chat)?.messages.contains { $0.text == "not for eve" } == false)
+        }
+    }
+
+    @Test("whoever comes and goes in between does not stay")
+    func comingAndGoing() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            var device = try world.device(ada)
+            try await world.sync(device)
+            device = try await loseMessages(1, of: device, in: chat, world)
+            try device.append([
+                Event(conversation: chat, author: ada, content: .participantJoined(eve)),
+                Event(conversation: chat, author: ada, content: .participantLeft(eve)),
+                message("not for eve", in: chat, by: ada),
+            ])
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(world, chat).suffix(2) == ["eve left", "not for eve"])
+            #expect(try !world.hubStore.participants(of: chat).contains(eve))
+        }
+    }
+
+    @Test("a hub takes nothing of a lane behind a counter that was another event's, in whatever PUSH it comes, but what it has")
+    func lanes() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let known = message("of a lost life", in: chat, by: ada)
+            let first = try await RawPeer(world.hub, ada)
+            func push(_ event: Event, _ counter: UInt64, isFirst: Bool = true, to peer: RawPeer) async throws -> String {
+                let origin = Origin(replica: peer.replica, counter: counter, hlc: HLC(milliseconds: 5))
+                let (envelope, body) = EventCodec.encode(
+                    RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
+                peer.forget()
+                peer.send(.push([PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst)]))
+                try await eventually { peer.answers > 0 }
+                return peer.refused.first?.code ?? "accepted"
+            }
+            #expect(try await push(known, 2, to: first) == "accepted")
+            first.end()
+            let second = try await RawPeer(world.hub, ada)
+            #expect(try await push(message("a", in: chat, by: ada), 2, to: second) == "origin_conflict")
+            #expect(try await push(message("b", in: chat, by: ada), 3, to: second) == "origin_conflict")
+            #expect(try await push(known, 2, isFirst: false, to: second) == "accepted")
+            #expect(try await push(message("elsewhere", in: other, by: ada), 3, to: second) == "accepted")
+            second.end()
+            // What has no mark is asked about anew.
+            let third = try await RawPeer(world.hub, ada)
+            #expect(try await push(message("b", in: chat, by: ada), 3, to: third) == "accepted")
+            third.end()
+        }
+    }
+
+    @Test("what a hub that does not take the token has not looked at was not sent: it can be changed and withdrawn")
+    func refusedToken() async throws {
+        let isTaken = Monitor(false)
+        try await withWorld { options in
+            options.authenticate = { _, claimed, reply in
+                reply(isTaken.withLock { $0 } ? .success(Identity(user: claimed, isService: false)) : .failure(AuthenticationFailure(isExpired: true)))
+            }
+        } _: { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            isTaken.withLock { $0 = true }
+            let device = try world.device(ada)
+            try await world.sync(device)
+            isTaken.withLock { $0 = false }
+            let first = try device.append(message("a typo", in: chat, by: ada)), second = try device.append(message("regretted", in: chat, by: ada))
+            for _ in 0..<2 {
+                let session = world.follow(device)
+                try await eventually { session.end != nil }
+                #expect(device.outbox.map(\.state) == [.pending, .pending])
+            }
+            try device.edit(first.id, text: "mended")
+            try device.discard([second.id])
+            isTaken.withLock { $0 = true }
+            try await world.sync(device)
+            #expect(try texts(world, chat) == ["mended"] && device.outbox.isEmpty)
+        }
+    }
+}
