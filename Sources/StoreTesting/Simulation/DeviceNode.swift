@@ -33,6 +33,8 @@ final class DeviceNode: @unchecked Sendable {
     /// Seqs of which it may have erased the body.
     var erased: [LogID: Set<Seq>] = [:]
     var promises: [Promise] = []
+    /// It was set back behind messages of this conversation that the hub has: it goes on with others, under counters that it gave out before.
+    private var behindLoss: ConversationID?
     var streams: [OpenAnswer] = []
     /// Whether its store has failed in a way that asks for a new opening.
     private(set) var mustRestart = false
@@ -95,6 +97,7 @@ final class DeviceNode: @unchecked Sendable {
             world.log("\(name): up")
             // What was kept without a sync before may be found only now, when something else is asked for.
             observe { _ in true }
+            if let conversation = behindLoss.take() { enter { try take(simulation.messages(3, in: conversation, by: user), $0) } }
             connectSoon()
         } catch let error as EventLogError where [.diskFull, .inputOutput, .cannotCreate, .unknownOutcome].contains(error.code) {
             world.log("\(name): does not open: \(error)")
@@ -178,6 +181,10 @@ final class DeviceNode: @unchecked Sendable {
         MemoryDirectory.remove(path)
         MemoryDirectory.copy(copy.directory, to: path)
         isDecayed = false
+        let isLost: (Promise) -> Bool = { [user, simulation] in
+            if case .messageSent = $0.event.content { $0.event.author == user && simulation.hub.history.holds($0.event) } else { false }
+        }
+        behindLoss = promises[copy.promises...].last(where: isLost)?.event.conversation
         for index in copy.promises..<promises.count { promises[index].isReleased = true }
         observation = Observation()
         wasRestored = true

@@ -141,6 +141,13 @@ extension Simulation {
         return world.random.chance(0.6) ? rows[0].conversation : world.random.element(rows).conversation
     }
 
+    func messages(_ count: Int, in conversation: ConversationID, by user: UserID) -> [Event] {
+        (0..<count).map { _ in
+            let id = MessageID(high: world.random.next(), low: world.random.next())
+            return Event(conversation: conversation, author: user, content: .messageSent(Event.Message(id: id, role: .user, text: text())))
+        }
+    }
+
     private func message(_ replica: Replica, _ id: ConversationID, _ isOf: (Message) -> Bool = { _ in true }) throws -> Message? {
         let messages = try replica.store.timeline(of: id, limit: 20)?.messages.filter(isOf) ?? []
         return messages.isEmpty ? nil : world.random.element(messages)
