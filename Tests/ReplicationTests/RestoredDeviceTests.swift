@@ -98,6 +98,87 @@ import Testing
         }
     }
 
+    @Test("nothing that it writes under its new id overtakes what went under the old one, and is answered later")
+    func otherIDs() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            var device = try world.device(ada)
+            try await world.sync(device)
+            let copy = try world.copy(device)
+            try device.append([message("lost", in: chat, by: ada), message("lost", in: other, by: ada)])
+            try await world.sync(device)
+            try device.close()
+            device = try world.open(copy, ada)
+            try device.append([message("one", in: chat, by: ada), message("two", in: other, by: ada)])
+            _ = try device.hello(token: "", scope: .mine)
+            // Of the two that went the answer to the first alone arrived.
+            let first = device.outbox[0]
+            _ = try device.answered(
+                [],
+                [
+                    Refused(
+                        log: first.event.log, replica: first.origin.replica, counter: first.origin.counter, code: RefusalCode.originConflict.rawValue,
+                        detail: "")
+                ])
+            #expect(device.outbox[1].state == .sent && device.outbox[1].origin.replica == first.origin.replica)
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+            try device.append(message("three", in: other, by: ada))
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(world, other) == ["lost", "two", "three"])
+        }
+    }
+
+    @Test("nor does it at a hub that was set back, where an edit waits for its message's answer")
+    func offers() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            var device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            let id = MessageID.random()
+            for content in [
+                Event.Content.messageSent(Event.Message(id: id, role: .user, text: "hi")), .messageEdited(message: id, text: "hi, edited"),
+                .participantLeft(bob),
+            ] {
+                try device.append(Event(conversation: chat, author: ada, content: content))
+                try await world.sync(device)
+            }
+            try world.restoreHub()
+            try device.append(message("not for bob", in: chat, by: ada))
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(world, chat) == ["hi", "hi, edited", "bob left", "not for bob"])
+        }
+    }
+
+    @Test("a leaving that a hub has not decided, as it knew no cursor of the device, is none that its lost life was told of")
+    func leaving() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob, eve])
+            let other = try world.device(ada)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            let copy = try world.copy(device)
+            func leave(_ user: UserID) -> Event { Event(conversation: chat, author: ada, content: .participantLeft(user)) }
+            try await world.sync(other)
+            try other.append(leave(eve))
+            try await world.sync(other)
+            // A repeat: its counter has a mark, and no event.
+            try device.append(leave(eve))
+            try await world.sync(device)
+            try device.close()
+            device = try world.open(copy, ada)
+            try device.append([leave(bob), message("not for bob", in: chat, by: ada)])
+            device = try await world.heal(device, scope: .conversations([chat]))
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(world, chat) == ["eve left", "bob left", "not for bob"])
+        }
+    }
+
     @Test("what a hub that does not take the token has not looked at was not sent: it can be changed and withdrawn")
     func refusedToken() async throws {
         let isTaken = Monitor(false)

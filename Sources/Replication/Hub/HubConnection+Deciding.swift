@@ -27,11 +27,6 @@ extension HubConnection {
                 let base = PushedName(log: submissions[index].event.log, replica: origin.replica, counter: submissions[index].restsOn)
                 submissions[index].isBaseRefused = refusedNames.contains(base)
             }
-            for index in submissions.indices where !conflicts.isEmpty {
-                guard let origin = submissions[index].origin else { continue }
-                let lane = PushedLane(log: submissions[index].event.log, replica: origin.replica)
-                submissions[index].isBehindConflict = conflicts[lane].map { $0 < origin.counter } ?? false
-            }
             for index in submissions.indices where !identity.isService {
                 if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
                 guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
@@ -50,12 +45,19 @@ extension HubConnection {
     private func decide(_ batch: PushBatch) {
         var batch = batch
         guard let part = batch.next(&fullLogs) else { return decided(batch) }
-        hub.options.execution.append(hub.store.log, part.map { batch.submissions[$0] }) { [self, batch] result in
+        let submissions = part.map { index in
+            var submission = batch.submissions[index]
+            submission.isBehindConflict = isBehindConflict(submission)
+            return submission
+        }
+        hub.options.execution.append(hub.store.log, submissions) { [self, batch] result in
             mailbox.post { [self] in
                 var batch = batch
                 switch result {
                 case .success(let outcomes):
                     batch.take(outcomes, of: part)
+                    // A batch may be decided in parts, where the disk is full.
+                    noteConflicts(outcomes, of: submissions)
                     hub.endShortage(of: part.map { batch.submissions[$0] })
                 case .failure(let error as EventLogError) where error.code == .diskFull:
                     if let alone = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: batch.submissions[alone], error) }
@@ -66,6 +68,19 @@ extension HubConnection {
                 decide(batch)
             }
         }
+    }
+
+    private func noteConflicts(_ outcomes: [AppendOutcome], of submissions: [Submission]) {
+        for (outcome, submission) in zip(outcomes, submissions) {
+            guard case .refused(let refusal) = outcome, refusal.code == .originConflict, let origin = submission.origin else { continue }
+            let lane = PushedLane(log: submission.event.log, replica: origin.replica)
+            conflicts[lane] = min(conflicts[lane] ?? .max, origin.counter)
+        }
+    }
+
+    private func isBehindConflict(_ submission: Submission) -> Bool {
+        guard !conflicts.isEmpty, let origin = submission.origin else { return false }
+        return conflicts[PushedLane(log: submission.event.log, replica: origin.replica)].map { $0 < origin.counter } ?? false
     }
 
     private func decided(_ batch: PushBatch) {
@@ -91,6 +106,10 @@ extension HubConnection {
         }
         // Names that a peer makes up must not be gathered for ever.
         if fullLogs.count > Self.fullLogsMax { return endFull() }
+        // Behind the answers: the peer begins anew, under another id.
+        if conflicts.count > Self.conflictsMax {
+            return perform(session.end(Bye(.overloaded, "too many counters turned out to be other events'", retryAfterMilliseconds: 0)))
+        }
         decideNext()
     }
 
@@ -104,13 +123,7 @@ extension HubConnection {
     private func noteRefused(_ refused: [Refused]) {
         // A peer that has so many refused can only spoil what it says itself.
         if refusedNames.count + refused.count > Self.refusedNamesMax { refusedNames = [] }
-        for answer in refused {
-            refusedNames.insert(PushedName(log: answer.log, replica: answer.replica, counter: answer.counter))
-            guard answer.code == RefusalCode.originConflict.rawValue else { continue }
-            if conflicts.count == Self.refusedNamesMax { conflicts = [:] }
-            let lane = PushedLane(log: answer.log, replica: answer.replica)
-            conflicts[lane] = min(conflicts[lane] ?? .max, answer.counter)
-        }
+        for answer in refused { refusedNames.insert(PushedName(log: answer.log, replica: answer.replica, counter: answer.counter)) }
     }
 
     private static let refusedNamesMax = 1024
@@ -122,7 +135,7 @@ extension HubConnection {
 
     private func endFull() { perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
 
-    private static let fullMilliseconds: UInt64 = 60_000, fullLogsMax = 4096
+    private static let fullMilliseconds: UInt64 = 60_000, fullLogsMax = 4096, conflictsMax = 1024
 
     /// Reading an event to compare it costs about as much as hashing so many.
     private static let duplicateCost = 64

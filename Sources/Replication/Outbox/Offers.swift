@@ -26,6 +26,12 @@ struct Offers {
     /// Conversations of which something waits for an offer, with the first such entry: what was sent behind it stays behind it, and what was made behind it too.
     private var late: [ConversationID: UInt64] = [:]
 
+    /// An offer waits for an answer itself: what was sent behind it stays behind it.
+    mutating func noteHeld(_ entry: OutboxEntry) {
+        let conversation = entry.event.conversation
+        late[conversation] = min(late[conversation] ?? entry.id, entry.id)
+    }
+
     /// What became of that on which an entry rests that was sent. To be asked of the entries in the order of their sending.
     mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         let standing = standingAlone(of: entry, table)

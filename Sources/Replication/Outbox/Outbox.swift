@@ -253,7 +253,7 @@ final class Outbox {
             again = (again + delayed).sorted { (table[$0]?.sending ?? 0, $0) > (table[$1]?.sending ?? 0, $1) }
             delayed = []
         }
-        var offers = Offers(identity), held = HeldBack()
+        var offers = Offers(identity), held = HeldBack(identity)
         var orphans: [OutboxEntry] = []
         while let id = again.last {
             guard try takeAgain(id, &offers, &held, &orphans, into: &flight) else { break }
@@ -285,15 +285,19 @@ final class Outbox {
             return true
         // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
         case .pending:
-            return try entry.isWaiting || held.takes(entry, table)
-                || flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
+            if entry.isWaiting { return true }
+            if held.takes(entry, table) {
+                offers.noteHeld(entry)
+                return true
+            }
+            return try flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
         case .failed: return true
         }
     }
 
     private func takePending(_ offers: Offers, into flight: inout Flight) throws {
         let taken = Set(flight.fresh.map(\.id))
-        var held = HeldBack()
+        var held = HeldBack(identity)
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
             guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }
             guard try flight.addFresh(entry, keepsPlace: false, mayWait: true, table, after: { try counter(of: $0) }) else { return }

@@ -348,6 +348,8 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func begin(_ welcome: Welcome) throws {
         self.welcome = welcome
+        // It has decided nothing of what came with HELLO: where that went for the first time, it has not been sent.
+        if welcome.isGone { try replica.takeBack() }
         holdsBack = welcome.isGone || replica.holdsBack
         comparesOffers = holdsBack
         let evidence = try replica.check(welcome)
