@@ -280,6 +280,8 @@ import Testing
         #expect(try Program.run("record", "--store", ada.store, "--author", ada.user, shared[0], input: "data: {}\n\n").status == 69)
         #expect(try Program.run("send", "--store", ada.store, "--author", bob.user, shared[0], "x").status == 65)
         #expect(try Shown.heads(ada.store) == before && ada.outbox.isEmpty)
+        let served = try Program.run("serve", "--store", ada.store, "--listen", "127.0.0.1:0", "--insecure-any-user")
+        #expect(served.status == 69 && served.errors.contains("user's replica"), "\(served.errors)")
         // Two hubs of one store would give one seq to two events.
         #expect(try status(Device(ada.user, in: folder, "hub"), hub.url) == 75)
         #expect(hub.end() == 0)

@@ -1,6 +1,7 @@
 import ConversationStore
-import Replication
 import Testing
+
+@testable import Replication
 
 /// What was closed and let go gives its memory back: an app opens and closes stores all day. The address sanitizer cannot say so of a program that ends.
 @Suite("Closed and let go") struct LifetimeTests {
@@ -31,6 +32,20 @@ import Testing
                 try device.close()
             }
             try await eventually { replica == nil && store == nil && log == nil }
+        }
+    }
+
+    @Test("Segments that a session had not taken when it broke off") func segments() async throws {
+        try await withWorld { world in
+            let frame = Frame.segment(SegmentFrame(run: [UInt8](repeating: 1, count: Replica.wholeBytesMin), logs: []))
+            weak var preparations: Preparations?
+            do {
+                let ofSession = Preparations(world.hubStore.log, .tasks)
+                preparations = ofSession
+                for _ in 0..<10 { ofSession.note(frame.encoded()) }
+                #expect(ofSession.isNextHere)
+            }
+            try await eventually { preparations == nil }
         }
     }
 

@@ -1,7 +1,9 @@
 import EventLog
-import StoreTesting
+import Foundation
 import Synchronization
 import Testing
+
+@testable import StoreTesting
 
 /// Shares of what `make simulate` does: whole worlds, from a seed each.
 @Suite("Simulated worlds") struct SimulationTests {
@@ -26,6 +28,18 @@ import Testing
         let difference = zip(one, other).first { $0 != $1 }
         #expect(difference == nil)
         #expect(one.count == other.count)
+    }
+
+    @Test("A world that has ended holds none of its files open")
+    func end() throws {
+        let simulation = Simulation(SimulationOptions(seed: 7))
+        #expect(simulation.run() == nil)
+        let descriptors = "/proc/self/fd/"
+        let open = try FileManager.default.contentsOfDirectory(atPath: descriptors).compactMap { name in
+            try? FileManager.default.destinationOfSymbolicLink(atPath: descriptors + name)
+        }
+        #expect(!open.isEmpty)
+        #expect(open.filter { $0.hasPrefix(simulation.root.path + "/") } == [])
     }
 
     @Test("A planted bug is found", arguments: PlantedBug.allCases)

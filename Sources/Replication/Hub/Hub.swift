@@ -89,6 +89,9 @@ public final class Hub: Sendable {
         for connection in connections { connection.end(Bye(.goingAway, "the hub is going away", retryAfterMilliseconds: 1000)) }
     }
 
+    /// As `EventStore.abandon`: its connections are forgotten, and hear nothing any more.
+    package func abandon() { state.withLock { state in (state.connections, state.byUser, state.everything) = ([:], [:], [:]) } }
+
     /// Once a second or so: heartbeats and deadlines of all connections.
     public func tick() {
         lookForRoom()

@@ -71,13 +71,16 @@ final class Preparations: Sendable {
         guard message.count >= Replica.wholeBytesMin, message.first == 6 << 3 | 2, case .segment(let segment)? = try? Frame(decoding: message),
             segment.run.count >= Replica.wholeBytesMin
         else { return }
-        let preparation = Preparation(segment) { [self] log in try state.withLock { $0.secrets[log] } ?? store.knownSeeds(of: log) }
+        // Not held by what it holds: a session that breaks off leaves some untaken.
+        let preparation = Preparation(segment) { [weak self] log in try self?.seeds(of: log) }
         state.withLock { state in
             for note in segment.logs where !note.secret.isEmpty { state.secrets[note.log] = PuncturedSeeds(secret: note.secret) }
             state.queue.append(preparation)
         }
         prepare()
     }
+
+    private func seeds(of log: LogID) throws -> PuncturedSeeds? { try state.withLock { $0.secrets[log] } ?? store.knownSeeds(of: log) }
 
     /// The oldest that was not taken: of the segment that is to be kept now.
     func next() -> Preparation? {

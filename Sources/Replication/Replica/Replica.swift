@@ -93,6 +93,17 @@ public final class Replica: Sendable {
         return try side.read { try $0.get(SyncTables.state, ReplicaState.Key.user) != nil }
     }
 
+    /// Whether a store is the replica of a user, and no full copy of a hub (``isFullCopy``).
+    public static func isUsersReplica(at path: String) throws -> Bool {
+        guard let side = try SyncTables.openIfPresent(path) else { return false }
+        defer { side.close() }
+        return try side.read { transaction in
+            guard try transaction.get(SyncTables.state, ReplicaState.Key.user) != nil else { return false }
+            let scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
+            return try scope?.withUnsafeBytes { try Scope(Fields($0)) } != .everything
+        }
+    }
+
     /// Writes a replica anew of which bytes are damaged: what is sound of it stays, the next sync asks the hub for the rest. The outbox stays.
     ///
     /// - Parameter user: whose replica it is, where that cannot be read any more.

@@ -36,7 +36,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// Segments that came, and wait for the next, which is at hand, to be kept with them: a commit waits for the disk, however large it is.
     var held: [LargeSegment] = []
     private let token: String
-    private let scope: Scope
+    let scope: Scope
     var session: ReplicaSession
     private var welcome: Welcome?
     var comparison: HeadComparison?
@@ -47,7 +47,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// Holes that were asked for when the hub said that it had sent all.
     private var asked: Set<LogID> = []
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
-    private var holdsBack = false
+    var holdsBack = false
     /// Of what may have been offered to another life of the hub some may stand in what comes.
     private var comparesOffers = false
     var isCaughtUp = false
@@ -57,7 +57,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     var unvouched: [LogID: Seq] = [:]
     var unvouchedParts: Set<LogID> = []
     /// The hub was asked about what no head vouched for in an earlier session, and has not answered all.
-    private var isInDoubt = false
+    var isInDoubt = false
     /// Logs that this session's hub was told of: they may be held further than what it tells of a part says, in the lot under way or in one that is to begin.
     /// Until they are whole they are named in the next session too, or all that lies behind that part would come again. Each with its last seq then, for which
     /// the hub vouches by its answer.
@@ -65,8 +65,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     /// Logs of which the hub has something else, with the last seq that stays.
     var retracts: [LogID: Seq] = [:]
     /// What the hub said while it was asked.
-    private var laterCursor: (cursor: Cursor, place: Position)?
-    private var laterProgress: (progress: PartialCursor, unvouched: [LogID: Seq], place: Position)?
+    var laterCursor: (cursor: Cursor, place: Position)?
+    var laterProgress: (progress: PartialCursor, unvouched: [LogID: Seq], place: Position)?
     var askedAt: Instant
     /// Since when nothing is awaited but what the hub has recorded of the outbox.
     private var withheldSince: Instant?
@@ -320,7 +320,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         try caughtUp(cursor, place: replica.store.log.lastPosition)
     }
 
-    private func caughtUp(_ cursor: Cursor, place: Position) throws {
+    func caughtUp(_ cursor: Cursor, place: Position) throws {
         if let comparison {
             // It will go back and begin anew: nothing vouches for what is held before.
             if comparison.differs { return }
@@ -375,50 +375,6 @@ public final class ReplicaConnection: @unchecked Sendable {
         perform(session.ping())
     }
 
-    /// Asks the hub for its heads of logs of which something came in an earlier session that no head vouched for: whoever sent that, this hub must not be
-    /// blamed for it. Where the two agree nothing is said. A hub that has sent a part before awaits them, to send what is not among them.
-    private func beginDoubt() throws {
-        let heads = try replica.unvouchedHeads()
-        if heads.isEmpty, !replica.namesPart { return }
-        isInDoubt = true
-        if replica.namesPart { ahead = Dictionary(uniqueKeysWithValues: heads.map { ($0.log, $0.head.size) }) }
-        perform(session.compare(HeadsFrame(heads: heads, isProbe: false, isLast: replica.namesPart)))
-        perform(session.ping())
-    }
-
-    /// The hub's head of a log in doubt, which is not the one held here.
-    private func doubt(_ item: HeadsFrame.Item, vouchedSeq: Seq) throws {
-        let isEqual = try item.head.size >= vouchedSeq && self.isEqual(item)
-        // What was vouched for the hub must have, cursor and all.
-        if item.head.size < vouchedSeq || item.head.size == vouchedSeq && !isEqual {
-            throw ReplicaError(
-                .forked, "the hub's head of \(item.log) at seq \(item.head.size) is \(item.head.root), where it had shown seq 1 to \(vouchedSeq) with another")
-        }
-        if isEqual, try item.head.size == replica.heldSeq(of: item.log) { return }
-        retracts[item.log] = isEqual ? item.head.size : vouchedSeq
-    }
-
-    /// Whether a hub's head is that of what is held.
-    private func isEqual(_ item: HeadsFrame.Item) throws -> Bool {
-        try item.head.size == 0 || PlantedBug.skipHeadCheck.isPlanted || replica.root(of: item.log, at: item.head.size) == item.head.root
-    }
-
-    private func endDoubt() throws {
-        isInDoubt = false
-        replica.endDoubt()
-        if !retracts.isEmpty {
-            try replica.planRetract(retracts)
-            return reopen()
-        }
-        if let (progress, unvouched, place) = laterProgress {
-            try replica.progressed(progress, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
-        }
-        laterProgress = nil
-        guard let (cursor, place) = laterCursor else { return }
-        laterCursor = nil
-        try caughtUp(cursor, place: place)
-    }
-
     /// Of what left the outbox, or failed, without an answer.
     func tellSettled() {
         let (accepted, failed) = replica.takeSettled()
@@ -437,7 +393,7 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     /// The two agree: what came with HELLO was not decided.
-    private func sendAgain() throws {
+    func sendAgain() throws {
         guard holdsBack else { return }
         holdsBack = false
         replica.sendAgain()
@@ -458,59 +414,6 @@ public final class ReplicaConnection: @unchecked Sendable {
         hasSettled = true
         try? replica.forgetBreaks()
         if replica.isWhole(in: scope) { observe(.settled) }
-    }
-
-    /// The hub's heads of logs of which it has something else than this replica, or of which this replica may lack something.
-    private func compare(_ frame: HeadsFrame) throws {
-        var wishes: [Fetch] = []
-        var probes: [HeadsFrame.Item] = []
-        // Of logs that it was not asked about a hub has nothing to say.
-        let names = scope.names
-        for item in frame.heads where Scope.covers(item.log, names) {
-            let held = try comparison == nil && frame.isProbe ? replica.heldSeq(of: item.log) : replica.store.log.lastSeq(of: item.log)
-            if !frame.isProbe {
-                // Somebody's coming: what is held may end earlier.
-                if held >= item.head.size, try replica.root(of: item.log, at: item.head.size) != item.head.root {
-                    // What came without a head is not held against the hub.
-                    if comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
-                        try doubt(item, vouchedSeq: vouchedSeq)
-                        continue
-                    }
-                    throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
-                }
-                wishes.append(Fetch(log: item.log, from: held + 1, through: 0))
-                continue
-            }
-            let vouchedSeq = comparison == nil ? replica.vouchedSeq(of: item.log) : nil
-            guard comparison != nil || vouchedSeq != nil else { continue }
-            guard item.head.size <= held else { throw ReplicaError(.badPeer, "a head of \(item.log) beyond what was asked for") }
-            if let vouchedSeq {
-                try doubt(item, vouchedSeq: vouchedSeq)
-                continue
-            }
-            guard let comparison else { continue }
-            switch comparison.take(item.log, heldSeq: held, size: item.head.size, isEqual: try isEqual(item)) {
-            case .probe(let size):
-                probes.append(HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: try replica.root(of: item.log, at: size))))
-            case .rewind, .nothing: break
-            }
-        }
-        perform(session.fetch(wishes))
-        if !probes.isEmpty { perform(session.compare(HeadsFrame(heads: probes, isProbe: true))) }
-        try rewindIfCompared()
-    }
-
-    /// All logs at once: each rewinding writes the whole store anew.
-    private func rewindIfCompared() throws {
-        guard let comparison, !comparison.isBusy else { return }
-        if let error = comparison.contradiction { throw error }
-        if comparison.rewinds.isEmpty {
-            // What stands beside the logs is compared with what comes, and so is what is offered: a hub that was put forward again may have it.
-            if holdsBack, !replica.hasOffers, try !replica.hasSuspects() { try sendAgain() }
-            return
-        }
-        try replica.planRewind(comparison.rewinds)
-        reopen()
     }
 
     func reopen() {

@@ -54,7 +54,10 @@ package final class SimulatedDisk: DiskFaults {
     }
 
     /// The directory is the system's again.
-    package func remove() { FaultyDisks.remove(self) }
+    package func remove() {
+        FaultyDisks.remove(self)
+        state.withLock { $0.forget() }
+    }
 
     /// How often a call was made so far.
     package func count(_ call: Call) -> Int { state.withLock { $0.calls[call.rawValue] } }

@@ -141,6 +141,13 @@ final class DeviceNode: @unchecked Sendable {
         }
     }
 
+    /// The world has ended.
+    func end() {
+        replica?.abandon()
+        link?.letGo()
+        (replica, connection, link) = (nil, nil, nil)
+    }
+
     /// The process is killed.
     func fall(keeping: SimulatedDisk.Keeping? = nil) {
         if let keeping { disk.crash(keeping: keeping) }
@@ -231,7 +238,7 @@ final class DeviceNode: @unchecked Sendable {
             breaks -= 1
             world.after(world.random.within(1...4000)) { link.cut() }
         }
-        let mine = Reference<ReplicaConnection>()
+        let mine = WeakReference<ReplicaConnection>()
         link.attach(
             .device,
             receive: { [self] message in if let connection = mine.value, connection === self.connection { enter { _ in connection.receive(message) } } },

@@ -110,11 +110,21 @@ final class HubNode: @unchecked Sendable {
         }
     }
 
+    /// The world has ended.
+    func end() {
+        process?.store.abandon()
+        process?.hub.abandon()
+        process = nil
+        for peer in peers { peer.link.letGo() }
+        peers = []
+    }
+
     /// The process is killed, or its disk has crashed under it.
     func fall(keeping: SimulatedDisk.Keeping? = nil) {
         if let keeping { disk.crash(keeping: keeping) }
         world.log("hub: down")
         process?.store.abandon()
+        process?.hub.abandon()
         process = nil
         for peer in peers { peer.link.abandon(by: .hub) }
         peers = []
@@ -229,7 +239,7 @@ final class HubNode: @unchecked Sendable {
     /// - Parameter welcomedAt: gets up to where the hub's log goes when it says WELCOME.
     func accept(_ link: Link, welcomedAt: Reference<Position>) {
         enter { hub in
-            let box = Reference<HubConnection>()
+            let box = WeakReference<HubConnection>()
             let connection = hub.connect(
                 send: { [self] message in
                     let frame = try? Frame(decoding: message)
@@ -295,4 +305,11 @@ final class HubNode: @unchecked Sendable {
 /// A place for what is known only after it was asked for. `@unchecked Sendable`: a simulation has one thread.
 final class Reference<Value>: @unchecked Sendable {
     var value: Value?
+}
+
+/// What a closure of an object calls that object by: held strongly there, it would never be let go.
+///
+/// `@unchecked Sendable`: a simulation has one thread.
+final class WeakReference<Value: AnyObject>: @unchecked Sendable {
+    weak var value: Value?
 }

@@ -102,8 +102,8 @@ package final class Simulation: @unchecked Sendable {
             if failure == nil { heal() }
             checkAtRest()
             askAnew()
-            for device in devices { device.replica?.abandon() }
-            hub.store?.abandon()
+            for device in devices { device.end() }
+            hub.end()
             world.end()
             if failure == nil || !options.keepsFiles { MemoryDirectory.remove(root.path) } else { print("FILES \(root.path)") }
             return failure

@@ -75,21 +75,31 @@ package final class Link: @unchecked Sendable {
     package func close(by end: End) {
         if isCut { return }
         isCut = true
-        ways[end.rawValue].hasEnded = true
+        endWithoutAWord(end.rawValue)
         let other = 1 - end.rawValue
         world.after(max(ways[other].lastArrival, world.now) - world.now) { [self] in self.end(other) }
     }
 
     /// An end is gone without a word: its process was killed. What it sent is under way all the same.
     package func abandon(by end: End) {
-        ways[end.rawValue].hasEnded = true
-        ways[end.rawValue].ended = {}
+        endWithoutAWord(end.rawValue)
         cut()
     }
 
     private func end(_ place: Int) {
         if ways[place].hasEnded { return }
-        ways[place].hasEnded = true
-        ways[place].ended()
+        let ended = ways[place].ended
+        endWithoutAWord(place)
+        ended()
     }
+
+    /// The ends and the connection hold each other until then.
+    private func endWithoutAWord(_ place: Int) {
+        ways[place].hasEnded = true
+        ways[place].receive = { _ in }
+        ways[place].ended = {}
+    }
+
+    /// Its world has ended.
+    package func letGo() { for place in ways.indices { endWithoutAWord(place) } }
 }

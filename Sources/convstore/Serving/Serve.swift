@@ -78,6 +78,11 @@ struct Serve: ParsableCommand {
         hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
         hubOptions.notice = { logger.notice("\($0)") }
         raiseFileLimit()
+        // Whoever writes at it would write behind its hub's back: what it lacks of a log, or has not sent yet, comes at other places.
+        if try Replica.isUsersReplica(at: store.path) {
+            throw Failure(
+                .unavailable, "\(store.path) is a user's replica, whose events come from its hub; serve the hub's store, or a full copy of it (`follow`)")
+        }
         let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
         try store.with(storeOptions) { store in
             let hub = try Hub(store: store, options: hubOptions)
