@@ -310,6 +310,61 @@ import Testing
         #expect(try Program.run("verify", "--store", copy, "--projections").status == 0)
     }
 
+    @Test("A full copy that is served is a hub's store from then on") func promoted() throws {
+        let copy = folder["copy"]
+        let follow = ["follow", "--store", copy, "--user", "backup", "--once", "--server"]
+        try #require(try Program.run(follow + [hub.url]).status == 0)
+        let heads = try Shown.heads(copy)
+        let promoted = try ServedHub(copy)
+        try ada.sync(promoted)
+        try ada.act("send", shared[0], "to the new one")
+        #expect(try ada.sync(promoted)["accepted"] as? Int == 1)
+        #expect(promoted.end() == 0)
+        #expect(try Program.run("send", "--store", copy, "--author", bob.user, shared[0], "written there").status == 0)
+        #expect(try Shown.heads(copy) != heads && Shown.heads(copy).count == heads.count)
+        // It would be cut back to what the old one has.
+        #expect(try Program.run(follow + [hub.url]).status == 64)
+        #expect(try Program.run("verify", "--store", copy, "--projections").status == 0)
+    }
+
+    @Test("A command that is given again with its --id changes nothing on a device either") func again() throws {
+        try ada.sync(hub)
+        let (id, chat) = (UUID().uuidString.lowercased(), UUID().uuidString.lowercased())
+        func write(_ text: String) throws -> Program.Outcome {
+            try Program.run("send", "--store", ada.store, "--author", ada.user, shared[0], text, "--id", id, "--json")
+        }
+        func make(_ title: String) throws -> Program.Outcome {
+            try Program.run("new", "--store", ada.store, "--author", ada.user, "--title", title, "--id", chat, "--json")
+        }
+        for round in 0..<3 {
+            for outcome in [try write("aa"), try make("X")] {
+                let object = try outcome.object()
+                #expect(object["duplicate"] as? Bool == (round == 0 ? nil : true) && (object["seq"] != nil) == (round == 2), "\(object)")
+            }
+            for (outcome, code) in [(try write("bb"), "message_conflict"), (try make("Y"), "conversation_conflict")] {
+                #expect(outcome.status == 65 && outcome.errors.contains(code), "\(outcome.errors)")
+            }
+            if round == 0 { #expect(try ada.outbox.count == 2) }
+            if round == 1 { #expect(try ada.sync(hub)["accepted"] as? Int == 2) }
+        }
+        #expect(try ada.outbox.isEmpty)
+        #expect(try ada.run("timeline", shared[0]).objects().count { $0["message_id"] as? String == id } == 1)
+    }
+
+    @Test("Whoever watches is told of what is withdrawn") func withdrawn() throws {
+        try ada.sync(hub)
+        let (process, _, _, files) = try Program.start(["watch", "--store", ada.store, shared[0], "--json", "--limit", "2"])
+        func lines() throws -> [[String: Any]] { try Program.Outcome(status: 0, output: files.text("output"), errors: "").objects() }
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && lines().count == 2 })
+        let ids = try (1...4).map { try #require(try ada.act("send", shared[0], "pending \($0)")["message_id"] as? String) }
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && lines().last?["message_id"] as? String == ids[3] })
+        for entry in ["1", "4"] { #expect(try Program.run("outbox", "--store", ada.store, "--discard", entry).status == 0) }
+        let removed = { try lines().filter { $0["removed"] as? Bool == true }.compactMap { $0["message_id"] as? String } }
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && removed().count == 2 })
+        #expect(try removed() == [ids[0], ids[3]])
+        #expect(Program.interrupt(process) == 0)
+    }
+
     @Test("A scope brings the newest conversations' newest messages and says what is missing; a wider one fills it") func scope() throws {
         let report = try ada.sync(hub, "--scope", "newest:2:5")
         #expect(report["holes"] as? Int ?? 0 > 0)

@@ -67,6 +67,32 @@ import Testing
         }
     }
 
+    @Test("what it says again, as the lost life had said it under the same counters, is said again", arguments: [false, true])
+    func sayingAgain(isSynced: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob, eve])
+            let id = try await world.hubStore.send("hello", to: chat, from: bob)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            func event(_ content: Event.Content) -> Event { Event(conversation: chat, author: ada, content: content) }
+            let leaving = event(.participantLeft(eve)), reaction = event(.reactionSet(message: id, emoji: "x", isOn: true))
+            let copy = try world.copy(device)
+            try device.append([leaving, event(.participantJoined(eve)), reaction, event(.reactionSet(message: id, emoji: "x", isOn: false))])
+            try await world.sync(device)
+            try device.close()
+            device = try world.open(copy, ada)
+            if isSynced { try await world.sync(device) }
+            try device.append([leaving, message("not for eve", in: chat, by: ada), reaction])
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try texts(world, chat) == ["hello", "eve left", "eve left", "not for eve"])
+            for store in [world.hubStore, device.store] {
+                let page = try #require(try store.timeline(of: chat))
+                #expect(try !store.participants(of: chat).contains(eve) && page.messages[0].reactions.map(\.emoji) == ["x"])
+            }
+        }
+    }
+
     @Test("a hub takes nothing of a lane behind a counter that was another event's, in whatever PUSH it comes, but what it has")
     func lanes() async throws {
         try await withWorld { world in

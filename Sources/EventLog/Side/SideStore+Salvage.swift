@@ -53,21 +53,25 @@ extension SideStore {
         result.problems = found.map { "\(fileName): \($0)" }
         result.mayHideTables = found.contains { ArchiveCheck.isFatal($0.kind) }
         result.mayBeBehind = found.contains { $0.kind == .meta || $0.kind == .metaOrder }
-        for (name, entries) in file.namedEntries() {
+        for (name, entries) in file.namedEntries(isLenient: true) {
             var table = Salvaged.Table()
-            _ = file.forEach(database: name) { key, value in
+            // What leads to a record may be damaged, and lead to another one: then that is met twice, and this only where pages are read through.
+            var found: [[UInt8]: [UInt8]] = [:]
+            var unsound = 0
+            _ = file.forEach(database: name, isLenient: true) { key, value in
                 let key = key.withUnsafeBytes { Array($0) }
                 if let value = value.withUnsafeBytes({ Archive.unsealed(key, $0).map { Array($0) } }) {
-                    table.records.append((key, value))
+                    found[key] = found[key] ?? value
                 } else {
-                    table.lost += 1
+                    unsound += 1
                 }
                 return true
             }
-            let read = UInt64(table.records.count + table.lost)
-            table.isWhole = table.lost == 0 && read == entries
+            table.records = found.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
+            let read = UInt64(table.records.count)
+            table.isWhole = read == entries
             // The number is not sealed either: one that the file has no room for tells nothing.
-            if entries > read, entries < file.fileBytes / 16 { table.lost += Int(entries - read) }
+            if !table.isWhole { table.lost = entries > read && entries < file.fileBytes / 16 ? max(unsound, Int(entries - read)) : unsound }
             result.tables[name] = table
         }
         for name in names where result.tables[name] == nil {

@@ -21,6 +21,9 @@ public struct Submission: Sendable {
     package var followsConflicts = false
     /// An event before it in its lane was refused so, in another append.
     package var isBehindConflict = false
+    /// The sender never gives an event another time: what is recorded under its origin and says the same, but was said at another time, is another event of a
+    /// device that was restored from a backup.
+    package var comparesTimes = false
     /// A chunk that is recorded with another text is no repeat of it: its author has another device that streams under the same id.
     package var comparesChunks = false
     /// What a newer version says of the event.

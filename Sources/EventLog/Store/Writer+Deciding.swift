@@ -77,14 +77,15 @@ extension Writer {
             recorded.encodeBody(into: &old)
             event.encodeBody(into: &new)
             if let newer = submission.newer { new.put(newer.body) }
+            let isOfSameTime = recorded.origin.hlc == origin.hlc
             let isSame =
-                recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
+                (isOfSameTime || !submission.comparesTimes) && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
                 && Self.isSame(recorded.newer, submission.newer)
                 // The body of a preference tells its conversation as well.
                 && (recorded.isErased
-                    ? recorded.origin.hlc == origin.hlc
+                    ? isOfSameTime
                     : recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes))
-            return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content"))
+            return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content, or of another time"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }

@@ -231,11 +231,14 @@ package final class Conversations: Projection {
             row.systems.append(new.seq)
         }
         row.messages += 1
-        row.live += 1
-        let live = row.live
-        row.editPerson(Int(new.author)) {
-            $0.mark = new.seq
-            $0.liveToMark = live
+        // What was refused nobody has to read, and its author has read nothing before it by writing it.
+        if !overlay.isFailed(new.seq) {
+            row.live += 1
+            let live = row.live
+            row.editPerson(Int(new.author)) {
+                $0.mark = new.seq
+                $0.liveToMark = live
+            }
         }
         row.last = ConversationRow.Last(
             id: new.id, seq: new.seq, author: new.author, role: new.role, state: state, sentAt: new.sentAt, snippet: snippet)
@@ -286,7 +289,7 @@ package final class Conversations: Projection {
                 }
             }
             if message.role == .system { row.systems.removeAll { $0 == target } }
-            row.countDeleted(target)
+            if !overlay.isFailed(target) { row.countDeleted(target) }
             if row.last?.seq == target { row.last?.snippet = "" }
             return 0
         }

@@ -29,6 +29,7 @@ struct PushDecision {
             submission.isFirstSending = pushed.isFirstSending
             submission.restsOn = pushed.restsOn
             submission.comparesChunks = true
+            submission.comparesTimes = true
             submission.followsConflicts = true
             submission.newer = recorded.newer
             places.append(.submitted(submissions.count, recorded.log, origin))

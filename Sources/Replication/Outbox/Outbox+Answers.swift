@@ -248,11 +248,9 @@ extension Event.Content {
 }
 
 extension OutboxEntry {
-    /// Whether what stands under this entry's origin is its event. Of an erased one the envelope tells: the same counter may have been given out twice.
-    func isRecorded(as recorded: RecordedEvent) -> Bool {
-        guard recorded.isErased else { return recorded.event == event }
-        return recorded.origin == origin && hasEnvelope(of: recorded)
-    }
+    /// Whether what stands under this entry's origin is its event: the same counter may have been given out twice, even for what says the same. Of an erased
+    /// one the envelope tells.
+    func isRecorded(as recorded: RecordedEvent) -> Bool { recorded.origin == origin && (recorded.isErased ? hasEnvelope(of: recorded) : recorded.event == event) }
 
     private func hasEnvelope(of recorded: RecordedEvent) -> Bool {
         recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
@@ -295,7 +293,10 @@ extension OutboxEntry {
     ///
     /// - Parameter isService: whether the replica is a service account's, which sees what happens behind a leave.
     func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
-        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
+        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter {
+            // A hub that does not look at the time has what says the same for this one.
+            return isRecorded(as: recorded) || isRepeat && recorded.event == event
+        }
         guard isRepeat else { return false }
         // Out of the user's sight it stands behind this, the last in sight.
         if !isService, case .participantLeft(event.author) = recorded.event.content { return true }

@@ -37,7 +37,7 @@ extension Replica {
     }
 
     /// The event that sent a message, as a hub has confirmed it; `nil`: it is not held.
-    private func heldSending(of id: MessageID, in conversation: ConversationID, _ state: borrowing State) throws -> RecordedEvent? {
+    func heldSending(of id: MessageID, in conversation: ConversationID, _ state: borrowing State) throws -> RecordedEvent? {
         if let event = state.previews.sending(of: id, in: conversation) { return event }
         // What came may not be shown yet (`keepTogether`).
         store.log.endFolding()

@@ -1,9 +1,15 @@
 import ConversationStore
 import Replication
 
-/// An event that a replica took into its outbox.
+/// An event that a replica took into its outbox, or knew already by the id that was given.
 struct Queued {
-    let entry: OutboxEntry
+    private enum Place {
+        case new(OutboxEntry)
+        case known(Replica.Known)
+    }
+
+    private let event: Event
+    private let place: Place
 
     /// Throws a ``Refusal`` if the replica itself can tell that no hub will take it; 69 if it is a full copy, which is for reading.
     init(_ event: Event, in replica: Replica) throws {
@@ -11,20 +17,33 @@ struct Queued {
             let path = replica.store.log.path
             throw Failure(.unavailable, "\(path) is a full copy of a hub (`convstore follow`), for reading only: write at the hub, or on a user's replica")
         }
-        entry = try replica.append(event)
+        self.event = event
+        place = if let known = try replica.known(event) { .known(known) } else { .new(try replica.append(event)) }
     }
 
     func print(_ verb: String, asJSON: Bool) throws {
         if asJSON {
             var line = JSONLine()
-            line.add("conversation_id", entry.event.conversation.description)
-            if let message = entry.event.content.message { line.add("message_id", message.description) }
-            line.add("pending", true)
-            line.add("outbox", entry.id)
+            line.add("conversation_id", event.conversation.description)
+            if let message = event.content.message { line.add("message_id", message.description) }
+            switch place {
+            case .new(let entry), .known(.queued(let entry)):
+                line.add("pending", true)
+                line.add("outbox", entry.id)
+            case .known(.recorded(let recorded)):
+                line.add("seq", recorded.seq)
+                line.add("position", recorded.position)
+            }
+            if case .known = place { line.add("duplicate", true) }
             return try line.print()
         }
-        var text = "\(verb), to be synced"
-        if case .messageSent(let message) = entry.event.content { text += "  \(message.id)" }
+        var text =
+            switch place {
+            case .new: "\(verb), to be synced"
+            case .known(.queued(let entry)): "\(verb) already, \(entry.isFailed ? "and has failed: `convstore outbox`" : "to be synced")"
+            case .known(.recorded(let recorded)): "\(verb) already  @\(recorded.seq)"
+            }
+        if case .messageSent(let message) = event.content { text += "  \(message.id)" }
         try StandardOutput.shared.writeLine(text)
     }
 }

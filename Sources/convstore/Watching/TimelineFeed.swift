@@ -17,7 +17,7 @@ struct TimelineFeed {
 
     mutating func print(_ changes: [TimelineWatch.Change]) throws {
         if json {
-            for change in changes { try JSONLine(change.message, in: conversation, change.receipts).print() }
+            for change in changes { try line(change).print() }
             return
         }
         var renderer = renderer ?? MessageRenderer(columns: Terminal.width, now: WallClock.milliseconds(), lastSeq: 9999)
@@ -26,12 +26,29 @@ struct TimelineFeed {
         if let receipts = changes.last?.receipts { try showReaders(receipts, isFirst: self.renderer == nil, &renderer) }
     }
 
+    private func line(_ change: TimelineWatch.Change) -> JSONLine {
+        guard change.isWithdrawn else { return JSONLine(change.message, in: conversation, change.receipts) }
+        var line = JSONLine()
+        line.add("conversation_id", conversation.description)
+        line.add("message_id", change.message.id.description)
+        line.add("removed", true)
+        return line
+    }
+
     mutating func finish() throws {
         if !json { try closeLine() }
     }
 
     private mutating func show(_ change: TimelineWatch.Change, _ renderer: inout MessageRenderer) throws {
         let message = change.message
+        if change.isWithdrawn {
+            try closeLine()
+            try StandardOutput.shared.writeLine(Style.dim("↻ a message was withdrawn:"))
+            renderer.breakOff()
+            try whole(change, &renderer)
+            renderer.breakOff()
+            return
+        }
         if let open, open.seq == message.seq, message.text.utf8.starts(with: open.text.utf8) {
             let more = String(decoding: message.text.utf8.dropFirst(open.text.utf8.count), as: UTF8.self)
             StandardOutput.shared.write(typed(more, renderer, after: open.text.unicodeScalars.last))

@@ -4,7 +4,10 @@ import ConversationStore
 struct TimelineWatch {
     /// A message that is new, or not what it was.
     struct Change {
+        /// As it was last, if it is withdrawn.
         var message: Message
+        /// It waited for the hub, or had failed, and was given up.
+        var isWithdrawn = false
         var receipts: Receipts
         /// What was shown of it before.
         var before: Message?
@@ -79,7 +82,28 @@ struct TimelineWatch {
             let answered = try Chat.answered(by: message, in: conversation, store)
             changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }
+        for message in try withdrawn(page, store) { changes.append(Change(message: message, isWithdrawn: true, receipts: page.receipts)) }
         while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.min() { shown[oldest] = nil }
         return changes
+    }
+
+    /// Messages that the hub had not accepted, and that are nowhere any more.
+    private mutating func withdrawn(_ page: TimelinePage, _ store: ConversationStore) throws -> [Message] {
+        var gone = unconfirmed
+        for message in page.messages { gone[message.id] = nil }
+        if gone.isEmpty { return [] }
+        // They come behind all others: a page that begins before them has all there are.
+        var all = page.messages
+        while all.first?.unconfirmed != nil {
+            let more = try store.timeline(of: conversation, .newest, limit: 2 * all.count)?.messages ?? []
+            if more.count <= all.count { break }
+            all = more
+        }
+        for message in all { gone[message.id] = nil }
+        for (id, _) in gone {
+            unconfirmed[id] = nil
+            if try store.confirmedMessage(in: conversation, id: id) != nil { gone[id] = nil }
+        }
+        return gone.values.map(\.message).sorted { $0.seq < $1.seq }
     }
 }

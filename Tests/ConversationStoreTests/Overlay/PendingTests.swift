@@ -41,6 +41,25 @@ import Testing
         try outbox.close()
     }
 
+    @Test("By a message that was refused its author has read nothing, and it is nobody's to read") func refused() async throws {
+        let outbox = try Outbox()
+        try await outbox.begin()
+        let replica = outbox.replica
+        #expect(try replica.lobbyRow(of: chat(1), for: ann)?.unread == 1)
+        let id = MessageID.random()
+        let refused = outbox.pending(.messageSent(.init(id: id, role: .user, text: "refused")), failure: Refusal(.messageConflict))
+        replica.setPending([refused], of: chat(1))
+        for _ in 0..<2 {
+            let row = try #require(try replica.lobbyRow(of: chat(1), for: ann))
+            #expect(row.unread == 1 && row.lastMessage?.snippet != "2")
+            #expect(try replica.timeline(of: chat(1), .unread(ann), limit: 2)?.messages.map(\.text) == ["2", row.lastMessage?.snippet ?? "?"])
+            replica.setPending([refused, outbox.pending(.messageDeleted(message: id))], of: chat(1))
+        }
+        replica.setPending([outbox.pending(.messageSent(.init(id: id, role: .user, text: "sent")))], of: chat(1))
+        #expect(try replica.lobbyRow(of: chat(1), for: ann)?.unread == 0)
+        try outbox.close()
+    }
+
     @Test("Edits, deletions, reactions, titles, receipts, preferences, joins and streams change what is shown as they will") func others() async throws {
         let outbox = try Outbox()
         try await outbox.begin()

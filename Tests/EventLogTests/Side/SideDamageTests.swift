@@ -107,6 +107,39 @@ import Testing
         #expect(reported > count / 3 && complete > partial / 2 && partial > 0, "\(reported) reported, \(complete) tables complete, \(partial) not")
     }
 
+    @Test("A leaf's header, and what leads to its records, may be wrong: each record is found, and once", arguments: ["a", "b"])
+    func wayTo(_ table: String) throws {
+        let path = directory.store, file = SideStore.path(path)
+        let (now, _) = try build(path)
+        let sound = try File(file, O_RDONLY).read(File(file, O_RDONLY).size, at: 0)
+        func word(_ place: Int) -> Int { Int(sound[place]) | Int(sound[place + 1]) << 8 }
+        let first = try #require(now[table]!.values.first)
+        var count = 0
+        for page in stride(from: 2 * 4096, to: sound.count, by: 4096) where word(page + 10) == 2 && word(page) == page / 4096 {
+            let offsets = (0..<(word(page + 12) - 16) / 2).map { page + 16 + 2 * $0 }
+            guard sound[page..<page + 4096].count(where: { first.contains($0) }) > 0, word(page + word(offsets[0]) + 6) == 2 else { continue }
+            // Its number, its flags, its bounds, and each node's place: a neighbour's for it, and one that is none's.
+            var damages: [(place: Int, value: Int)] = [(page, word(page) ^ 1), (page + 10, 0x42), (page + 12, word(page + 12) | 0x8000)]
+            for (offset, other) in zip(offsets, offsets.dropFirst()) { damages += [(offset, word(other)), (offset, word(offset) ^ 2)] }
+            for (place, value) in damages {
+                var bytes = sound
+                (bytes[place], bytes[place + 1]) = (UInt8(value & 255), UInt8(value >> 8))
+                try bytes.withUnsafeBytes { try File(file, O_RDWR).write($0, at: 0) }
+                guard try !EventStore.verify(at: path).isSound else { continue }
+                let salvaged = try SideStore.salvage(directory: path)
+                #expect(!salvaged.isSound)
+                for name in Self.tables {
+                    let found = salvaged[name].records
+                    #expect(Set(found.map(\.key)).count == found.count)
+                    #expect(now[name]! == Dictionary(uniqueKeysWithValues: found.map { ($0.key, $0.value) }), "\(place - page) of page \(page / 4096): \(name)")
+                }
+                #expect(salvaged.losses(of: Self.tables).isEmpty)
+                count += 1
+            }
+        }
+        #expect(count > 50)
+    }
+
     @Test("A record that does not match its checksum is counted, and the others of its table are kept") func oneRecord() throws {
         let path = directory.store
         let (now, _) = try build(path)

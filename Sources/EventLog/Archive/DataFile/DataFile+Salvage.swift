@@ -18,9 +18,9 @@ extension DataFile {
     }
 
     /// The databases that can be found, each with the number of entries that its record tells.
-    package borrowing func namedEntries() -> [String: UInt64] {
+    package borrowing func namedEntries(isLenient: Bool = false) -> [String: UInt64] {
         var entries: [String: UInt64] = [:]
-        salvageDatabases { name, tree in
+        salvageDatabases(isLenient: isLenient) { name, tree in
             entries[name] = tree.entries
             return true
         }
@@ -31,13 +31,16 @@ extension DataFile {
     ///
     /// For salvage: damaged pages are passed over with all that is below them, and returned as problems (no database of that name is one,
     /// too). What is lent lay in sound pages, but LMDB has no checksums: judge its content. Up to one whole value is held in memory.
+    ///
+    /// - Parameter isLenient: lends also what can be read of damaged pages, in any order: much of it may be nonsense.
     package borrowing func forEach(
         database name: String,
         from start: [UInt8] = [],
+        isLenient: Bool = false,
         _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
     ) rethrows -> [DataFileProblem] {
         var tree: TreeRecord?
-        let (salvage, problems) = salvageDatabases { found, record in
+        let (salvage, problems) = salvageDatabases(isLenient: isLenient) { found, record in
             if found == name { tree = record }
             return tree == nil
         }
@@ -69,9 +72,12 @@ extension DataFile {
     /// Visits what databases the root that was found leads to, or else the newest sound meta page. The walk can go on to one of them; it is nil
     /// if there is neither.
     @discardableResult
-    private borrowing func salvageDatabases(_ visit: (String, TreeRecord) -> Bool) -> (walk: TreeWalk?, problems: [DataFileProblem]) {
+    private borrowing func salvageDatabases(
+        isLenient: Bool = false, _ visit: (String, TreeRecord) -> Bool
+    ) -> (walk: TreeWalk?, problems: [DataFileProblem]) {
         if let foundRoot {
             let walk = walk(from: foundRoot)
+            walk.isLenient = isLenient
             walk.visitDatabases(of: foundRoot.tree, visit)
             return (walk, walk.problems.list)
         }
@@ -85,6 +91,7 @@ extension DataFile {
             }
             let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: meta, pageBytes: pageBytes, fileBytes: fileBytes)
             walk.problems = problems
+            walk.isLenient = isLenient
             walk.visitDatabases(of: meta.main, visit)
             return (walk, walk.problems.list)
         }

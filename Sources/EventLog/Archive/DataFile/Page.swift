@@ -9,7 +9,10 @@ struct Page {
 
     /// A node that lies wholly within its page; nil if it does not, or breaks a rule of its kind.
     func node(at index: Int) -> Node? {
-        let offset = Int(base.loadUnaligned(fromByteOffset: PageLayout.headerBytes + 2 * index, as: UInt16.self))
+        node(atOffset: Int(base.loadUnaligned(fromByteOffset: PageLayout.headerBytes + 2 * index, as: UInt16.self)))
+    }
+
+    fileprivate func node(atOffset offset: Int) -> Node? {
         guard offset >= upper, offset & 1 == 0, offset + PageLayout.nodeHeaderBytes <= pageBytes else { return nil }
         let low = base.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
         let flags = base.loadUnaligned(fromByteOffset: offset + 4, as: UInt16.self)
@@ -35,6 +38,46 @@ extension Page {
         guard lower >= PageLayout.headerBytes + 2, lower <= upper, upper <= pageBytes else { return nil }
         self.init(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: (lower - PageLayout.headerBytes) / 2)
     }
+}
+
+extension Page {
+    /// Of a leaf page that may be damaged: what its offsets lead to, each place once; and, as nodes lie one behind the other up to the page's end, those that no
+    /// offset leads to any more. The room before them holds what was deleted: a row of nodes counts only if it ends where it must, and has as many as there are
+    /// offsets.
+    var allNodes: [Node] {
+        var found: [Int: Node] = [:]
+        for node in (0..<count).compactMap({ node(at: $0) }) { found[node.offset] = node }
+        var row: [Node] = []
+        var offset = upper
+        while offset < pageBytes, let node = node(atOffset: offset) {
+            row.append(node)
+            offset += node.byteCount
+        }
+        if offset == pageBytes, row.count == count || count == 0 { for node in row { found[node.offset] = node } }
+        return found.values.sorted { $0.offset < $1.offset }
+    }
+
+    /// A leaf page of whose bounds one is damaged. Without the upper one nodes may lie anywhere, without the lower one there are no offsets; `nil`: neither is
+    /// right.
+    init?(damagedLeaf base: UnsafeRawPointer, number: UInt64, pageBytes: Int) {
+        let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
+        let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
+        let range = PageLayout.headerBytes + 2...pageBytes
+        // A page's first offset is that of its first key, whose node may lie anywhere: it is no bound. What the other bound leaves out tells which one is right.
+        let isLowerRight = range.contains(lower) && lower & 1 == 0
+        let isUpperRight = range.contains(upper) && upper & 1 == 0
+        guard isLowerRight || isUpperRight else { return nil }
+        if isUpperRight, Page(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: 0).isRow {
+            self.init(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: 0)
+        } else if isLowerRight {
+            self.init(
+                number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: lower, count: (lower - PageLayout.headerBytes) / 2)
+        } else {
+            return nil
+        }
+    }
+
+    private var isRow: Bool { !allNodes.isEmpty }
 }
 
 struct Node {

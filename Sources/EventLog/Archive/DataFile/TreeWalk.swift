@@ -28,6 +28,8 @@ final class TreeWalk {
     let lastPage: UInt64
     let fileBytes: UInt64
     var problems = DataFileProblems()
+    /// Reads what it can of a damaged page that the tree leads to; whoever asks for that judges each record by a checksum.
+    var isLenient = false
     private(set) var met: PageSet
     private(set) var counts = Counts()
 
@@ -110,7 +112,7 @@ final class TreeWalk {
             problems.add(.unreadable, page: number, failure.description)
             return true
         }
-        guard let page = page(number, in: UnsafeRawPointer(buffer)) else { return true }
+        guard let page = page(number, in: UnsafeRawPointer(buffer), expectsLeaf: levels.count + 1 == depth) else { return true }
         if page.isLeaf != (levels.count + 1 == depth) {
             problems.add(.depth, page: number, "a \(page.isLeaf ? "leaf" : "branch") at level \(levels.count + 1) of \(depth)")
         }
@@ -121,8 +123,9 @@ final class TreeWalk {
             return true
         }
         counts.pages.leaf += 1
-        for index in 0..<page.count {
-            guard let node = page.node(at: index), let key = usable(node.key) else { continue }
+        let found = isLenient ? page.allNodes : nil
+        for index in 0..<(found?.count ?? page.count) {
+            guard let node = found?[index] ?? page.node(at: index), let key = usable(node.key) else { continue }
             counts.entries += 1
             if let start, order.isAscending(key, start) { continue }
             var chain: UInt64?
@@ -180,26 +183,29 @@ extension TreeWalk {
     }
 
     /// The page, if its header is right.
-    private func page(_ number: UInt64, in base: UnsafeRawPointer) -> Page? {
+    ///
+    /// - Parameter expectsLeaf: what it must be by its place, if it does not tell itself.
+    private func page(_ number: UInt64, in base: UnsafeRawPointer, expectsLeaf: Bool = false) -> Page? {
         let found = base.loadUnaligned(as: UInt64.self)
-        guard found == number else {
+        if found != number {
             problems.add(.pageNumber, page: number, "it says that it is \(found)")
-            return nil
+            if !isLenient { return nil }
         }
         let flags = base.loadUnaligned(fromByteOffset: 10, as: UInt16.self)
-        guard flags == PageLayout.branchFlag || flags == PageLayout.leafFlag else {
+        let isKnown = flags == PageLayout.branchFlag || flags == PageLayout.leafFlag
+        if !isKnown {
             problems.add(.pageKind, page: number, "flags \(flags) where a branch or leaf belongs")
-            return nil
+            if !isLenient { return nil }
         }
         let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
         let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
         let count = (lower - PageLayout.headerBytes) / 2
-        let isLeaf = flags == PageLayout.leafFlag
+        let isLeaf = isKnown ? flags == PageLayout.leafFlag : expectsLeaf
         // LMDB itself may leave one child on a branch page of the free list.
         let countMin = isLeaf || isFreeList ? 1 : 2
         guard lower & 1 == 0, upper & 1 == 0, lower <= upper, upper <= pageBytes, count >= countMin else {
             problems.add(.pageBounds, page: number, "free space from \(lower) to \(upper)")
-            return nil
+            return isLenient && isLeaf ? Page(damagedLeaf: base, number: number, pageBytes: pageBytes) : nil
         }
         return Page(number: number, base: base, pageBytes: pageBytes, isLeaf: isLeaf, upper: upper, count: count)
     }
