@@ -79,13 +79,15 @@ extension Writer {
             if let newer = submission.newer { new.put(newer.body) }
             let isOfSameTime = recorded.origin.hlc == origin.hlc
             let isSame =
-                (isOfSameTime || !submission.comparesTimes) && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
+                (isOfSameTime || !submission.comparesTimes) && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
+                && recorded.event.references == event.references
                 && Self.isSame(recorded.newer, submission.newer)
                 // The body of a preference tells its conversation as well.
                 && (recorded.isErased
                     ? isOfSameTime
                     : recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes))
-            return isSame ? .duplicate(recorded.seq) : .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content, or of another time"))
+            if isSame { return .duplicate(recorded.seq) }
+            return .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content, or of another time"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }

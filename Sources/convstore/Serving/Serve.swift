@@ -85,7 +85,9 @@ struct Serve: ParsableCommand {
         }
         let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
         try store.with(storeOptions) { store in
-            if try Replica.becomeHub(store) { logger.notice("what was a full copy is the hub's store from now on: `convstore follow` does not sync it any more") }
+            if try Replica.becomeHub(store) {
+                logger.notice("what was a full copy is the hub's store from now on: `convstore follow` does not sync it any more")
+            }
             let hub = try Hub(store: store, options: hubOptions)
             let scheme = options.tls == nil ? "ws" : "wss"
             let server = try HubServer(hub, options: options, logger: logger) { [options] port in
