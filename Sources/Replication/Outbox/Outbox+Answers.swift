@@ -250,7 +250,9 @@ extension Event.Content {
 extension OutboxEntry {
     /// Whether what stands under this entry's origin is its event: the same counter may have been given out twice, even for what says the same. Of an erased
     /// one the envelope tells.
-    func isRecorded(as recorded: RecordedEvent) -> Bool { recorded.origin == origin && (recorded.isErased ? hasEnvelope(of: recorded) : recorded.event == event) }
+    func isRecorded(as recorded: RecordedEvent) -> Bool {
+        recorded.origin == origin && (recorded.isErased ? hasEnvelope(of: recorded) : recorded.event == event)
+    }
 
     private func hasEnvelope(of recorded: RecordedEvent) -> Bool {
         recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber && recorded.event.references == event.references
