@@ -79,6 +79,7 @@ extension ServerTests {
                 (["--listen", "127.0.0.1:0", "--insecure-any-user", "--abandoned-after", "1000000001"], 64, "--abandoned-after is 0 to 1000000000"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--jwt-issuer", ""], 64, "not empty"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret, "--jwt-audience", ""], 64, "not empty"),
+                (["--listen", "127.0.0.1:0", "--insecure-any-user", "--allow-origin", ""], 64, "origin"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", secret], 65, "guessed"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", "/nowhere"], 66, "/nowhere cannot be read: No such file"),
                 (["--listen", "127.0.0.1:0", "--jwt-key", "/"], 66, "/ cannot be read: Is a directory"),

@@ -108,9 +108,6 @@ extension Replica {
         return try bytes.withUnsafeBytes { try Scope(Fields($0)) }
     }
 
-    /// Whether it has asked for all conversations of its hub, as a service account's may (`convstore follow`).
-    public var isFullCopy: Bool { get throws { try savedScope() == .everything } }
-
     func save(_ scope: Scope) throws {
         guard try savedScope() != scope else { return }
         var out = ByteBuffer(capacity: 64)

@@ -54,6 +54,7 @@ struct Serve: ParsableCommand {
         for (option, seconds) in [("--checkpoint-every", checkpointEvery), ("--abandoned-after", abandonedAfter)] where !(0...Self.secondsMax ~= seconds) {
             throw ValidationError("\(option) is 0 to \(Self.secondsMax) seconds.")
         }
+        guard !allowOrigin.contains("") else { throw ValidationError("--allow-origin is a page's origin, for example https://chat.example.") }
         guard Logger.Level(rawValue: logLevel) != nil else {
             throw ValidationError("--log-level is trace, debug, info, notice, warning, error or critical.")
         }
