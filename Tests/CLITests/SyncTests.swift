@@ -315,6 +315,10 @@ import Testing
         let follow = ["follow", "--store", copy, "--user", "backup", "--once", "--server"]
         try #require(try Program.run(follow + [hub.url]).status == 0)
         let heads = try Shown.heads(copy)
+        // One that does not come up leaves it as it was.
+        let port = try #require(hub.url.split(separator: ":").last?.prefix { $0 != "/" })
+        #expect(try Program.run("serve", "--store", copy, "--listen", "127.0.0.1:\(port)", "--insecure-any-user").status == 69)
+        #expect(try Program.run(follow + [hub.url]).status == 0)
         let promoted = try ServedHub(copy)
         try ada.sync(promoted)
         try ada.act("send", shared[0], "to the new one")
@@ -349,6 +353,23 @@ import Testing
         }
         #expect(try ada.outbox.isEmpty)
         #expect(try ada.run("timeline", shared[0]).objects().count { $0["message_id"] as? String == id } == 1)
+    }
+
+    @Test("Whoever watches a newest part is told what became of what stands above the page") func sentAbovePage() throws {
+        try ada.sync(hub, "--scope", "newest:100:2")
+        let ids = try (1...3).map { try #require(try ada.act("send", shared[0], "pending \($0)")["message_id"] as? String) }
+        let (process, _, _, files) = try Program.start(["watch", "--store", ada.store, shared[0], "--json", "--limit", "3"])
+        func lines() throws -> [[String: Any]] { try Program.Outcome(status: 0, output: files.text("output"), errors: "").objects() }
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && lines().count == 3 })
+        try ada.act("send", shared[0], "pending 4")
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && lines().last?["text"] as? String == "pending 4" })
+        try ada.sync(hub, "--scope", "newest:100:2")
+        func states() throws -> [String: String] {
+            Dictionary(try lines().compactMap { line in (line["message_id"] as? String).map { ($0, line["state"] as? String ?? "removed") } }) { $1 }
+        }
+        #expect(Program.eventually { try files.text("output").hasSuffix("\n") && ids.allSatisfy { try states()[$0] == "complete" } })
+        #expect(try !states().values.contains("removed"))
+        #expect(Program.interrupt(process) == 0)
     }
 
     @Test("Whoever watches is told of what is withdrawn") func withdrawn() throws {

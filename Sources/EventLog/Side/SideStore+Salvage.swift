@@ -71,7 +71,7 @@ extension SideStore {
             let read = UInt64(table.records.count)
             table.isWhole = read == entries
             // The number is not sealed either: one that the file has no room for tells nothing.
-            if !table.isWhole { table.lost = entries > read && entries < file.fileBytes / 16 ? max(unsound, Int(entries - read)) : unsound }
+            if !table.isWhole { table.lost = entries > read && entries < file.fileBytes / 16 ? Int(entries - read) : unsound }
             result.tables[name] = table
         }
         for name in names where result.tables[name] == nil {

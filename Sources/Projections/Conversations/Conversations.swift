@@ -372,12 +372,12 @@ package final class Conversations: Projection {
         if let last = row.pointee.last, seq >= last.seq { return row.pointee.live }
         guard let number = try page(of: seq, id, row) else { return row.pointee.fences.first?.liveBefore ?? 0 }
         if number + 1 == row.pointee.pages {
-            let after = try row.pointee.open.live(through: .max) - row.pointee.open.live(through: seq)
+            let after = try row.pointee.open.live(through: .max, overlay) - row.pointee.open.live(through: seq, overlay)
             return row.pointee.live - min(after, row.pointee.live)
         }
         guard let (range, before) = row.pointee.pages(around: seq) else { return 0 }
         var count = before
-        for number in range.lowerBound...number { count += try readPage(number, id, row) { try $0.live(through: seq) } }
+        for number in range.lowerBound...number { count += try readPage(number, id, row) { [overlay] in try $0.live(through: seq, overlay) } }
         return count
     }
 }

@@ -72,12 +72,12 @@ struct PageRow: Sendable {
 
     func message(at seq: Seq) throws -> MessageRow? { try read(seq) { try $0.row() } }
 
-    /// Messages that are not deleted, up to a seq.
-    func live(through seq: Seq) throws -> UInt64 {
+    /// Messages that are not deleted, and that nobody refused, up to a seq.
+    func live(through seq: Seq, _ overlay: OverlayMarks? = nil) throws -> UInt64 {
         var count: UInt64 = 0
         try forEach { message in
             if message.seq > seq { return false }
-            if message.isLive { count += 1 }
+            if message.isLive, !overlay.isFailed(message.seq) { count += 1 }
             return true
         }
         return count

@@ -295,10 +295,7 @@ extension OutboxEntry {
     ///
     /// - Parameter isService: whether the replica is a service account's, which sees what happens behind a leave.
     func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
-        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter {
-            // A hub that does not look at the time has what says the same for this one.
-            return isRecorded(as: recorded) || isRepeat && recorded.event == event
-        }
+        if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
         // Out of the user's sight it stands behind this, the last in sight.
         if !isService, case .participantLeft(event.author) = recorded.event.content { return true }

@@ -15,13 +15,18 @@ struct Actor: ParsableArguments {
 
     /// Appends one event to a conversation that is there, and answers where it stands.
     ///
-    /// - Parameter verb: what was done, for people.
-    func append(to conversation: String, _ verb: String, _ content: (ConversationStore, ConversationID) throws -> Event.Content) throws {
+    /// - Parameters:
+    ///   - verb: what was done, for people.
+    ///   - isAgain: whether it may have been done before, under the id that it was given.
+    func append(
+        to conversation: String, _ verb: String, isAgain: Bool = false, _ content: (ConversationStore, ConversationID) throws -> Event.Content
+    ) throws {
         let author = try author
         if try Replica.isReplica(at: store.path) {
             return try store.replica { replica in
                 let id = try LogName(text: conversation).conversation(in: replica.store)
-                try Queued(Event(conversation: id, author: author, content: content(replica.store, id)), in: replica).print(verb, asJSON: json)
+                let event = Event(conversation: id, author: author, content: try content(replica.store, id))
+                try Queued(event, in: replica, isAgain: isAgain).print(verb, asJSON: json)
             }
         }
         let done = try store.write { store in

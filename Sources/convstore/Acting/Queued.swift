@@ -11,14 +11,20 @@ struct Queued {
     private let event: Event
     private let place: Place
 
+    /// - Parameter isAgain: it may be what a command did before that was given its id, and is given it again.
+    ///
     /// Throws a ``Refusal`` if the replica itself can tell that no hub will take it; 69 if it is a full copy, which is for reading.
-    init(_ event: Event, in replica: Replica) throws {
+    init(_ event: Event, in replica: Replica, isAgain: Bool = false) throws {
         if try replica.isFullCopy {
             let path = replica.store.log.path
             throw Failure(.unavailable, "\(path) is a full copy of a hub (`convstore follow`), for reading only: write at the hub, or on a user's replica")
         }
         self.event = event
-        place = if let known = try replica.known(event) { .known(known) } else { .new(try replica.append(event)) }
+        place = if isAgain, let known = try replica.known(event) { .known(known) } else { .new(try replica.append(event)) }
+        if case .known(.queued(let entry)) = place, case .failed(let code, let detail) = entry.state {
+            let why = detail.isEmpty ? code : "\(code) (\(detail))"
+            throw Failure(.data, "refused: \(why): it is entry \(entry.id) of the outbox, which failed so: `convstore outbox` sends it again, or gives it up")
+        }
     }
 
     func print(_ verb: String, asJSON: Bool) throws {
@@ -40,7 +46,7 @@ struct Queued {
         var text =
             switch place {
             case .new: "\(verb), to be synced"
-            case .known(.queued(let entry)): "\(verb) already, \(entry.isFailed ? "and has failed: `convstore outbox`" : "to be synced")"
+            case .known(.queued): "\(verb) already, to be synced"
             case .known(.recorded(let recorded)): "\(verb) already  @\(recorded.seq)"
             }
         if case .messageSent(let message) = event.content { text += "  \(message.id)" }

@@ -47,6 +47,7 @@ struct New: ParsableCommand {
         let author = try actor.author
         var people = [author]
         for user in try participants.map({ try UserID.typed($0, as: "--participant") }) where !people.contains(user) { people.append(user) }
+        let isAgain = id != nil
         guard let id = id.map({ ConversationID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
         let content = Event.Content.conversationCreated(
             kind: kind?.value ?? (people.count <= 2 ? .direct : .group), title: title, participants: people)
@@ -56,7 +57,7 @@ struct New: ParsableCommand {
         }
         if try Replica.isReplica(at: actor.store.path) {
             return try actor.store.replica { replica in
-                let done = try Queued(Event(conversation: id, author: author, content: content), in: replica)
+                let done = try Queued(Event(conversation: id, author: author, content: content), in: replica, isAgain: isAgain)
                 if let change, try replica.store.history(of: id) != history?.value { _ = try Queued(change, in: replica) }
                 if actor.json { return try done.print("created", asJSON: true) }
                 try StandardOutput.shared.writeLine(id.description)

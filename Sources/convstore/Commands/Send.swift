@@ -31,9 +31,10 @@ struct Send: ParsableCommand {
     }
 
     func run() throws {
+        let isAgain = id != nil
         guard let id = id.map({ MessageID($0) }) ?? .random() else { throw Failure(.usage, "--id takes a UUID") }
         let text = try TypedText.read(text)
-        try actor.append(to: conversation, "sent") { store, conversation in
+        try actor.append(to: conversation, "sent", isAgain: isAgain) { store, conversation in
             let reply = try replyTo.map { try MessageName(text: $0).resolve(in: conversation, store) }
             return .messageSent(Event.Message(id: id, role: role.value, text: text, replyTo: reply))
         }

@@ -7,7 +7,7 @@ struct Watch: ParsableCommand {
         discussion: """
             Works beside a writer. Begins with the newest, then prints each message or conversation that is new or changed, once, as it stands; what \
             changes often, like an answer being streamed, is shown at intervals. With --json the lines are those of `timeline` or `lobby`; \
-            {"conversation_id", "removed": true} says that the user left. Who has read or got a message is told with those that were shown before. Ends with \
+            {"conversation_id", "removed": true} says that the user left, with a "message_id" that a message that waited for the hub was withdrawn. Who has read or got a message is told with those that were shown before. Ends with \
             0 at SIGINT.
             """)
 

@@ -79,19 +79,19 @@ struct Serve: ParsableCommand {
         hubOptions.log = { logger.error("the store failed", metadata: ["error": "\($0)"]) }
         hubOptions.notice = { logger.notice("\($0)") }
         raiseFileLimit()
-        // Whoever writes at it would write behind its hub's back: what it lacks of a log, or has not sent yet, comes at other places.
-        if try Replica.isUsersReplica(at: store.path) {
-            throw Failure(
-                .unavailable, "\(store.path) is a user's replica, whose events come from its hub; serve the hub's store, or a full copy of it (`follow`)")
-        }
         let storeOptions = ConversationStoreOptions(endAbandonedStreamsAfter: .seconds(abandonedAfter))
         try store.with(storeOptions) { store in
-            if try Replica.becomeHub(store) {
-                logger.notice("what was a full copy is the hub's store from now on: `convstore follow` does not sync it any more")
+            // Whoever writes at it would write behind its hub's back: what it lacks of a log, or has not sent yet, comes at other places.
+            if try Replica.isUsersReplica(at: self.store.path) {
+                throw Failure(
+                    .unavailable,
+                    "\(self.store.path) is a user's replica, whose events come from its hub; serve the hub's store, or a full copy of it (`follow`)")
             }
             let hub = try Hub(store: store, options: hubOptions)
             let scheme = options.tls == nil ? "ws" : "wss"
             let server = try HubServer(hub, options: options, logger: logger) { [options] port in
+                // Not before: what does not come up leaves a copy that goes on as it was.
+                promote(store, logger)
                 // Whoever waits for the line may have gone: that is no reason to stop.
                 try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
                 try? StandardOutput.shared.flush()
@@ -101,6 +101,19 @@ struct Serve: ParsableCommand {
             let chores = [sign(store.log, logger), keys.map { refresh($0, logger) }]
             defer { for chore in chores { chore?.cancel() } }
             try serve(server, logger)
+        }
+    }
+
+    private func promote(_ store: ConversationStore, _ logger: Logger) {
+        do {
+            switch try Replica.promote(store) {
+            case .none: break
+            case .done: logger.notice("what was a full copy is the hub's store from now on: `convstore follow` does not sync it any more")
+            case .notWhole:
+                logger.warning("this is a full copy of a hub that is not whole, and stays one: commands do not write into it; `convstore follow` completes it")
+            }
+        } catch {
+            logger.error("the full copy stays one", metadata: ["error": "\(error)"])
         }
     }
 

@@ -36,6 +36,8 @@ struct TimelineWatch {
     private var shown: [Seq: Shown] = [:]
     /// Those that the hub has not accepted: their seqs are not theirs yet.
     private var unconfirmed: [MessageID: Shown] = [:]
+    /// Of the last page.
+    private var receipts: Receipts?
 
     init(_ conversation: ConversationID, limit: Int) {
         self.conversation = conversation
@@ -44,7 +46,13 @@ struct TimelineWatch {
 
     /// The newest page first, then each message that an event since then made, changed, or whose readers became more; ascending.
     mutating func update(from store: ConversationStore) throws -> [Change] {
-        guard let page = try store.timeline(of: conversation, .newest, limit: limit) else { return [] }
+        guard let page = try store.timeline(of: conversation, .newest, limit: limit) else {
+            // It was being made here, and was given up.
+            defer { unconfirmed = [:] }
+            guard let receipts else { return [] }
+            return unconfirmed.values.sorted { $0.message.seq < $1.message.seq }.map { Change(message: $0.message, isWithdrawn: true, receipts: receipts) }
+        }
+        receipts = page.receipts
         let isFirst = seq == 0
         var touched = Set(isFirst ? page.messages.map(\.seq) : [])
         var hasReceipts = false
@@ -82,28 +90,36 @@ struct TimelineWatch {
             let answered = try Chat.answered(by: message, in: conversation, store)
             changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }
-        for message in try withdrawn(page, store) { changes.append(Change(message: message, isWithdrawn: true, receipts: page.receipts)) }
+        changes += try changesOffPage(page, store)
         while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.min() { shown[oldest] = nil }
         return changes
     }
 
-    /// Messages that the hub had not accepted, and that are nowhere any more.
-    private mutating func withdrawn(_ page: TimelinePage, _ store: ConversationStore) throws -> [Message] {
-        var gone = unconfirmed
-        for message in page.messages { gone[message.id] = nil }
-        if gone.isEmpty { return [] }
-        // They come behind all others: a page that begins before them has all there are.
+    /// What became of messages that the hub had not accepted, and that stand above the page now: it has accepted them, or they are nowhere any more.
+    private mutating func changesOffPage(_ page: TimelinePage, _ store: ConversationStore) throws -> [Change] {
+        var rest = unconfirmed
+        for message in page.messages { rest[message.id] = nil }
+        if rest.isEmpty { return [] }
+        // What waits comes behind all others: a page that begins before it has all there is.
         var all = page.messages
         while all.first?.unconfirmed != nil {
             let more = try store.timeline(of: conversation, .newest, limit: 2 * all.count)?.messages ?? []
             if more.count <= all.count { break }
             all = more
         }
-        for message in all { gone[message.id] = nil }
-        for (id, _) in gone {
+        for message in all where message.unconfirmed != nil { rest[message.id] = nil }
+        var changes: [Change] = []
+        for (id, before) in rest.sorted(by: { $0.value.message.seq < $1.value.message.seq }) {
             unconfirmed[id] = nil
-            if try store.confirmedMessage(in: conversation, id: id) != nil { gone[id] = nil }
+            // Newest parts of logs are in no log, but shown.
+            guard let message = try store.message(in: conversation, id: id) else {
+                changes.append(Change(message: before.message, isWithdrawn: true, receipts: page.receipts))
+                continue
+            }
+            shown[message.seq] = Shown(message, page.receipts)
+            changes.append(
+                Change(message: message, receipts: page.receipts, before: before.message, answered: try Chat.answered(by: message, in: conversation, store)))
         }
-        return gone.values.map(\.message).sorted { $0.seq < $1.seq }
+        return changes
     }
 }

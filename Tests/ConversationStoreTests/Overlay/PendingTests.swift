@@ -60,6 +60,22 @@ import Testing
         try outbox.close()
     }
 
+    @Test("Beside it a receipt that is pending counts what was read, however full the newest page is", arguments: 13...18 as ClosedRange<UInt64>)
+    func refusedAndRead(_ count: UInt64) async throws {
+        let outbox = try Outbox()
+        let replica = outbox.replica
+        let id = ConversationID(high: 9, low: count)
+        _ = try await replica.createConversation(.group, id: id, author: bob, participants: [ann])
+        for number in 0..<count { _ = try await replica.send("\(number)", to: id, from: bob) }
+        let last = try #require(try replica.timeline(of: id)?.messages.last)
+        let refused = outbox.pending(.messageSent(.init(id: .random(), role: .user, text: "refused")), in: id, failure: Refusal(.messageConflict))
+        replica.setPending([refused], of: id)
+        #expect(try replica.lobbyRow(of: id, for: ann)?.unread == count)
+        replica.setPending([refused, outbox.pending(.receiptRead(upTo: last.id), in: id)], of: id)
+        #expect(try replica.lobbyRow(of: id, for: ann)?.unread == 0)
+        try outbox.close()
+    }
+
     @Test("Edits, deletions, reactions, titles, receipts, preferences, joins and streams change what is shown as they will") func others() async throws {
         let outbox = try Outbox()
         try await outbox.begin()

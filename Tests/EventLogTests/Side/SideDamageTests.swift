@@ -119,7 +119,11 @@ import Testing
             let offsets = (0..<(word(page + 12) - 16) / 2).map { page + 16 + 2 * $0 }
             guard sound[page..<page + 4096].count(where: { first.contains($0) }) > 0, word(page + word(offsets[0]) + 6) == 2 else { continue }
             // Its number, its flags, its bounds, and each node's place: a neighbour's for it, and one that is none's.
-            var damages: [(place: Int, value: Int)] = [(page, word(page) ^ 1), (page + 10, 0x42), (page + 12, word(page + 12) | 0x8000)]
+            var damages: [(place: Int, value: Int)] = [(page, word(page) ^ 1), (page + 10, 0x42), (page + 10, 1), (page + 12, word(page + 12) | 0x8000)]
+            // Both bounds, also where they are still such as a page may have.
+            damages += [
+                (page + 12, word(page + 12) - 4), (page + 14, word(page + 14) + 2), (page + 14, word(page + 14) - 64), (page + 14, word(page + 14) | 0x8000),
+            ]
             for (offset, other) in zip(offsets, offsets.dropFirst()) { damages += [(offset, word(other)), (offset, word(offset) ^ 2)] }
             for (place, value) in damages {
                 var bytes = sound

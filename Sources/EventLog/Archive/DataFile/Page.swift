@@ -41,20 +41,30 @@ extension Page {
 }
 
 extension Page {
-    /// Of a leaf page that may be damaged: what its offsets lead to, each place once; and, as nodes lie one behind the other up to the page's end, those that no
-    /// offset leads to any more. The room before them holds what was deleted: a row of nodes counts only if it ends where it must, and has as many as there are
-    /// offsets.
+    private var lower: Int { PageLayout.headerBytes + 2 * count }
+
+    /// Of a leaf page that may be damaged: what its offsets lead to, each place once, wherever its nodes are said to begin; and, as nodes lie one behind the
+    /// other up to the page's end, those that no offset leads to any more. The room before them holds what was deleted: a row of nodes counts only if it ends
+    /// where it must, and has as many as there are offsets, or the offsets of all of them stand there behind a count that is too small.
     var allNodes: [Node] {
         var found: [Int: Node] = [:]
-        for node in (0..<count).compactMap({ node(at: $0) }) { found[node.offset] = node }
+        let anywhere = Page(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: lower, count: count)
+        for node in (0..<count).compactMap({ anywhere.node(at: $0) }) { found[node.offset] = node }
         var row: [Node] = []
         var offset = upper
         while offset < pageBytes, let node = node(atOffset: offset) {
             row.append(node)
             offset += node.byteCount
         }
-        if offset == pageBytes, row.count == count || count == 0 { for node in row { found[node.offset] = node } }
+        if offset == pageBytes, row.count == count || count == 0 || isListed(row) { for node in row { found[node.offset] = node } }
         return found.values.sorted { $0.offset < $1.offset }
+    }
+
+    /// Whether just these nodes' offsets stand where a page with so many has them.
+    private func isListed(_ row: [Node]) -> Bool {
+        guard row.count > count, PageLayout.headerBytes + 2 * row.count <= row[0].offset else { return false }
+        let places = (0..<row.count).map { Int(base.loadUnaligned(fromByteOffset: PageLayout.headerBytes + 2 * $0, as: UInt16.self)) }
+        return places.sorted() == row.map(\.offset)
     }
 
     /// A leaf page of whose bounds one is damaged. Without the upper one nodes may lie anywhere, without the lower one there are no offsets; `nil`: neither is

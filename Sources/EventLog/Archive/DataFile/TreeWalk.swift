@@ -200,7 +200,8 @@ extension TreeWalk {
         let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
         let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
         let count = (lower - PageLayout.headerBytes) / 2
-        let isLeaf = isKnown ? flags == PageLayout.leafFlag : expectsLeaf
+        // A page that says that it is something else than its place tells is damaged in that.
+        let isLeaf = isLenient || !isKnown ? expectsLeaf : flags == PageLayout.leafFlag
         // LMDB itself may leave one child on a branch page of the free list.
         let countMin = isLeaf || isFreeList ? 1 : 2
         guard lower & 1 == 0, upper & 1 == 0, lower <= upper, upper <= pageBytes, count >= countMin else {
