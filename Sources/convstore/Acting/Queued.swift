@@ -38,7 +38,8 @@ struct Queued {
                 line.add("outbox", entry.id)
             case .known(.recorded(let recorded)):
                 line.add("seq", recorded.seq)
-                line.add("position", recorded.position)
+                // Of a conversation that is held only in part it has none here.
+                if recorded.position > 0 { line.add("position", recorded.position) }
             }
             if case .known = place { line.add("duplicate", true) }
             return try line.print()

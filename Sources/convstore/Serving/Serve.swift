@@ -90,8 +90,6 @@ struct Serve: ParsableCommand {
             let hub = try Hub(store: store, options: hubOptions)
             let scheme = options.tls == nil ? "ws" : "wss"
             let server = try HubServer(hub, options: options, logger: logger) { [options] port in
-                // Not before: what does not come up leaves a copy that goes on as it was.
-                promote(store, logger)
                 // Whoever waits for the line may have gone: that is no reason to stop.
                 try? StandardOutput.shared.writeLine("listening on \(scheme)://\(address.text(port: port))/v1/sync")
                 try? StandardOutput.shared.flush()
@@ -101,19 +99,6 @@ struct Serve: ParsableCommand {
             let chores = [sign(store.log, logger), keys.map { refresh($0, logger) }]
             defer { for chore in chores { chore?.cancel() } }
             try serve(server, logger)
-        }
-    }
-
-    private func promote(_ store: ConversationStore, _ logger: Logger) {
-        do {
-            switch try Replica.promote(store) {
-            case .none: break
-            case .done: logger.notice("what was a full copy is the hub's store from now on: `convstore follow` does not sync it any more")
-            case .notWhole:
-                logger.warning("this is a full copy of a hub that is not whole, and stays one: commands do not write into it; `convstore follow` completes it")
-            }
-        } catch {
-            logger.error("the full copy stays one", metadata: ["error": "\(error)"])
         }
     }
 

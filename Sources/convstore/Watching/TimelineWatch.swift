@@ -107,8 +107,15 @@ struct TimelineWatch {
             if more.count <= all.count { break }
             all = more
         }
-        for message in all where message.unconfirmed != nil { rest[message.id] = nil }
         var changes: [Change] = []
+        for message in all where message.unconfirmed != nil {
+            guard let before = rest.removeValue(forKey: message.id) else { continue }
+            let now = Shown(message, page.receipts)
+            if now == before { continue }
+            unconfirmed[message.id] = now
+            changes.append(
+                Change(message: message, receipts: page.receipts, before: before.message, answered: try Chat.answered(by: message, in: conversation, store)))
+        }
         for (id, before) in rest.sorted(by: { $0.value.message.seq < $1.value.message.seq }) {
             unconfirmed[id] = nil
             // Newest parts of logs are in no log, but shown.

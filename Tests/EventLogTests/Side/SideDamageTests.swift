@@ -144,6 +144,21 @@ import Testing
         #expect(count > 50)
     }
 
+    @Test("A table's record may tell of one level more than there is: its pages know what they are") func depth() throws {
+        let path = directory.store, file = SideStore.path(path)
+        let (now, _) = try build(path)
+        var bytes = try File(file, O_RDONLY).read(File(file, O_RDONLY).size, at: 0)
+        // A node with the name `a`, and the record of a tree of two levels.
+        for place in stride(from: 8192, to: bytes.count - 64, by: 2)
+        where bytes[place + 4] == 2 && bytes[place + 6] == 1 && bytes[place + 8] == UInt8(ascii: "a") && bytes[place] == 48 && bytes[place + 15] == 2 {
+            bytes[place + 15] = 3
+        }
+        try bytes.withUnsafeBytes { try File(file, O_RDWR).write($0, at: 0) }
+        let salvaged = try SideStore.salvage(directory: path)
+        #expect(!salvaged.isSound)
+        #expect(now["a"]! == Dictionary(uniqueKeysWithValues: salvaged["a"].records.map { ($0.key, $0.value) }))
+    }
+
     @Test("A record that does not match its checksum is counted, and the others of its table are kept") func oneRecord() throws {
         let path = directory.store
         let (now, _) = try build(path)

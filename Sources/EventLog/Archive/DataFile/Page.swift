@@ -60,6 +60,18 @@ extension Page {
         return found.values.sorted { $0.offset < $1.offset }
     }
 
+    /// Whether what lies from `upper` to the page's end are as many nodes of a leaf as it counts.
+    var isLeafRow: Bool {
+        guard count > 0, lower <= upper, upper <= pageBytes else { return false }
+        var offset = upper
+        var passed = 0
+        while offset < pageBytes, let node = node(atOffset: offset) {
+            offset += node.byteCount
+            passed += 1
+        }
+        return offset == pageBytes && passed == count
+    }
+
     /// Whether just these nodes' offsets stand where a page with so many has them.
     private func isListed(_ row: [Node]) -> Bool {
         guard row.count > count, PageLayout.headerBytes + 2 * row.count <= row[0].offset else { return false }

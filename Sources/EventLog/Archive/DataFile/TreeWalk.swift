@@ -200,8 +200,11 @@ extension TreeWalk {
         let lower = Int(base.loadUnaligned(fromByteOffset: 12, as: UInt16.self))
         let upper = Int(base.loadUnaligned(fromByteOffset: 14, as: UInt16.self))
         let count = (lower - PageLayout.headerBytes) / 2
-        // A page that says that it is something else than its place tells is damaged in that.
-        let isLeaf = isLenient || !isKnown ? expectsLeaf : flags == PageLayout.leafFlag
+        var isLeaf = isKnown ? flags == PageLayout.leafFlag : expectsLeaf
+        // One that says that it is something else than its place tells: its nodes decide, as either may be damaged.
+        if isLenient, isLeaf != expectsLeaf {
+            isLeaf = Page(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: upper, count: count).isLeafRow
+        }
         // LMDB itself may leave one child on a branch page of the free list.
         let countMin = isLeaf || isFreeList ? 1 : 2
         guard lower & 1 == 0, upper & 1 == 0, lower <= upper, upper <= pageBytes, count >= countMin else {
