@@ -50,26 +50,22 @@ extension Page {
         var found: [Int: Node] = [:]
         let anywhere = Page(number: number, base: base, pageBytes: pageBytes, isLeaf: true, upper: lower, count: count)
         for node in (0..<count).compactMap({ anywhere.node(at: $0) }) { found[node.offset] = node }
+        if let row, row.count == count || count == 0 || isListed(row) { for node in row { found[node.offset] = node } }
+        return found.values.sorted { $0.offset < $1.offset }
+    }
+
+    /// Whether what lies from `upper` to the page's end are as many nodes of a leaf as it counts.
+    var isLeafRow: Bool { count > 0 && lower <= upper && row?.count == count }
+
+    /// The nodes that lie one behind the other from `upper` on; `nil`: they do not end where the page does.
+    private var row: [Node]? {
         var row: [Node] = []
         var offset = upper
         while offset < pageBytes, let node = node(atOffset: offset) {
             row.append(node)
             offset += node.byteCount
         }
-        if offset == pageBytes, row.count == count || count == 0 || isListed(row) { for node in row { found[node.offset] = node } }
-        return found.values.sorted { $0.offset < $1.offset }
-    }
-
-    /// Whether what lies from `upper` to the page's end are as many nodes of a leaf as it counts.
-    var isLeafRow: Bool {
-        guard count > 0, lower <= upper, upper <= pageBytes else { return false }
-        var offset = upper
-        var passed = 0
-        while offset < pageBytes, let node = node(atOffset: offset) {
-            offset += node.byteCount
-            passed += 1
-        }
-        return offset == pageBytes && passed == count
+        return offset == pageBytes ? row : nil
     }
 
     /// Whether just these nodes' offsets stand where a page with so many has them.
