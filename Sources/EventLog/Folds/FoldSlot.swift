@@ -77,6 +77,8 @@ struct FoldProgress {
     var bytes = 0
     /// Whether every cut is to take all rows, as the store is about to close.
     var savesAll = false
+    /// Whether the next cut is.
+    var savesNext = false
 
     /// They are to be written before any that are frozen from now on, or with them.
     mutating func takeUnsaved() -> [(slot: FoldSlot, rows: any FrozenRows)] {
@@ -84,6 +86,28 @@ struct FoldProgress {
         defer { unsaved = [] }
         return unsaved.filter { !$0.slot.isBroken }
     }
+
+    /// What could not be written, while others were folded on: it goes before what was frozen of the same folds meanwhile.
+    mutating func putBack(_ rows: [(slot: FoldSlot, rows: any FrozenRows)]) {
+        var rest: [(slot: FoldSlot, rows: any FrozenRows)] = []
+        for (slot, rows) in rows.reversed() {
+            func isSame(_ other: (slot: FoldSlot, rows: any FrozenRows)) -> Bool { other.slot === slot }
+            if let cut = cuts.firstIndex(where: { $0.rows.contains(where: isSame) }) {
+                cuts[cut].rows.insert((slot, rows), at: cuts[cut].rows.firstIndex(where: isSame)!)
+            } else {
+                rest.append((slot, rows))
+            }
+        }
+        unsaved = rest.reversed() + unsaved
+    }
+
+    /// Gives away what is being encoded, to be written; nothing of it, if a fold broke.
+    mutating func takeEncoding() -> RowEncoding? {
+        if let encoding, encoding.rows.contains(where: { $0.slot.isBroken }) { stopEncoding() }
+        defer { encoding = nil }
+        return encoding
+    }
+
     /// Rows that are being encoded are unsaved as others are. Waits for whoever is at it.
     mutating func stopEncoding() {
         guard let encoding else { return }

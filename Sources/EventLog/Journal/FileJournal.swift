@@ -9,8 +9,13 @@ internal import Synchronization
 /// The journal in files of this machine: four preallocated files, filled in turn and used again when the archive holds their events.
 final class FileJournal: Journal {
     static let fileCount = 4
-    /// Files grow by this much at a time, written with zeros, so that a sync has no metadata to write; for what is large see `largeBytes`.
-    static let growthBytes = 1 << 20
+    /// Files grow by so much at a time, written with zeros, so that a sync has no metadata to write; for what is large see `largeBytes`. Least where frames
+    /// are small: somebody waits while it is written, so it should not take longer than a commit does.
+    private static func growthBytes(for need: Int) -> Int {
+        var bytes = 64 << 10
+        while bytes < 16 * need, bytes < 1 << 20 { bytes *= 2 }
+        return bytes
+    }
 
     private struct Slot {
         var file: File?
@@ -153,7 +158,7 @@ final class FileJournal: Journal {
     /// Makes room up to `end` for what takes at most `need` bytes of it.
     private func extend(_ slot: Int, to end: Int, for need: Int, _ state: inout State) throws {
         func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
-        let (ample, least) = (rounded(min(Self.growthBytes, slotBytes)), rounded(4096))
+        let (ample, least) = (rounded(min(Self.growthBytes(for: need), slotBytes)), rounded(4096))
         #if canImport(Glibc)
             if need >= largeBytes {
                 if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }

@@ -83,11 +83,23 @@ extension EventStore {
         progress.encoding = RowEncoding(freeze(due, &progress), position: position, threads: options.runsInline ? 0 : 1)
     }
 
+    /// Writes what adopted events left to save, while appends and reads go on; with the next flush, if something is in the journal already. What cannot be
+    /// written is kept, as in ``saveAdopted(through:isMoreWaiting:_:)``.
+    func saveAdoptedFolds() {
+        // Who adopts on has begun anew by then, and its end is told too.
+        try? maintain {
+            let isWorthIt = foldProgress.withLock { progress in
+                progress.encoding != nil || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
+            }
+            if isWorthIt { try save() }
+        }
+    }
+
     /// Writes rows that are being encoded. By who holds `maintenance`.
     func write(_ encoding: RowEncoding, _ progress: inout FoldProgress) {
         guard !encoding.rows.contains(where: { $0.slot.isBroken }) else { return progress.stopEncoding() }
         do {
-            try write(encoding)
+            try write([encoding])
             progress.encoding = nil
             for (slot, rows) in encoding.rows { settle(rows, in: slot) }
         } catch {

@@ -53,9 +53,25 @@ extension EventStore {
         }
     }
 
+    /// Has the rows of what was adopted saved soon, unless they are few, without waiting for it: for whoever has taken in all there is. By size or time
+    /// they would be saved beside what comes next, which then waits for the same disk; and an opening would fold again what is not saved.
+    package func saveFoldsSoon() {
+        guard journal != nil, !folds.isEmpty else { return }
+        flushing.withLock { state in
+            state.savesFolds = true
+            flushing.wakeAll()
+        }
+        flushIfAsked()
+    }
+
     /// Does on the caller's thread what a flush's thread would do now, in a store that has none.
     package func flushIfAsked() {
         guard options.runsInline else { return }
+        let savesFolds = flushing.withLock { state in
+            defer { state.savesFolds = false }
+            return state.savesFolds
+        }
+        if savesFolds { saveAdoptedFolds() }
         let isAsked = flushing.withLock { state in
             defer { state.begun = state.asked }
             return state.asked != state.begun
@@ -67,31 +83,39 @@ extension EventStore {
         }
     }
 
+    /// What the flush's thread does next.
+    private enum Step { case rest, flush, saveFolds, end }
+
     /// The flush's thread.
     func flushLoop() {
         let flusher = Flusher(store: self)
         while true {
             // By size when a writer asks, else by time: what rests in the journal is sealed all the same.
-            let isIdle: (borrowing FlushState) -> Bool = { $0.asked == $0.begun && !$0.isClosing }
-            let shouldEnd = flushing.withLock(waitingWhile: isIdle, atMostMilliseconds: Self.flushMilliseconds) { state -> Bool? in
-                if state.asked == state.begun, !state.isClosing {
-                    if tail.isEmpty { return nil }
+            let isIdle: (borrowing FlushState) -> Bool = { $0.asked == $0.begun && !$0.isClosing && !$0.savesFolds }
+            let step = flushing.withLock(waitingWhile: isIdle, atMostMilliseconds: Self.flushMilliseconds) { state -> Step in
+                if isIdle(state) {
+                    if tail.isEmpty { return .rest }
                     state.asked += 1
                 }
-                if state.asked == state.begun {
+                // Somebody may wait for a flush.
+                if state.asked != state.begun {
+                    state.begun = state.asked
+                    return .flush
+                }
+                if state.isClosing {
                     state.hasEnded = true
                     flushing.wakeAll()
-                    return true
+                    return .end
                 }
-                state.begun = state.asked
-                return false
+                state.savesFolds = false
+                return .saveFolds
             }
-            guard let shouldEnd else {
-                frameMemory.trim()
-                continue
+            switch step {
+            case .rest: frameMemory.trim()
+            case .flush: flush(with: flusher)
+            case .saveFolds: saveAdoptedFolds()
+            case .end: return
             }
-            if shouldEnd { return }
-            flush(with: flusher)
         }
     }
 

@@ -51,7 +51,8 @@ extension EventStore {
     private func cut(_ progress: inout FoldProgress) {
         guard progress.foldedFrame > progress.cutFrame else { return }
         let now = options.now
-        let due = folds.filter { !$0.isBroken && (progress.savesAll || isDue($0, from: foldSaveBytes, now)) }
+        let due = folds.filter { !$0.isBroken && (progress.savesAll || progress.savesNext || isDue($0, from: foldSaveBytes, now)) }
+        progress.savesNext = false
         progress.cuts.append(FoldCut(frame: progress.foldedFrame, rows: freeze(due, &progress)))
         progress.cutFrame = progress.foldedFrame
         progress.bytes = 0
@@ -103,42 +104,45 @@ extension EventStore {
     }
 
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
-    func saveFolds() throws {
-        try maintain {
-            guard tail.isEmpty else { return }
-            try save(folds.filter { !$0.isBroken })
-        }
-    }
+    func saveFolds() throws { try maintain { try save() } }
 
-    /// Writes rows in a transaction of their own, while the archive stands still and nothing is in the journal.
-    private func save(_ slots: [FoldSlot]) throws {
-        if slots.isEmpty { return }
-        var rows = foldProgress.withLock { progress in
-            if let encoding = progress.encoding { write(encoding, &progress) }
-            return freeze(slots, &progress)
+    /// Writes what no fold's rows hold yet in a transaction of their own, while the archive stands still; if something is in the journal, the next cut takes
+    /// it. By who holds `maintenance`.
+    func save() throws {
+        let frozen = foldProgress.withLock { progress -> (encoding: RowEncoding?, rows: [(slot: FoldSlot, rows: any FrozenRows)])? in
+            // With this lock held nothing is folded: what is in no journal is in the archive.
+            guard tail.isEmpty else {
+                progress.savesNext = true
+                return nil
+            }
+            // What is encoded is older than what is frozen now, and need not be encoded again.
+            let encoding = progress.takeEncoding()
+            return (encoding, freeze(folds.filter { !$0.isBroken }, &progress))
         }
-        var encoding: RowEncoding?
+        guard let frozen else { return }
+        var encodings = [frozen.encoding].compactMap { $0 }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
-            let begun = RowEncoding(rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax)
-            encoding = begun
-            rows = begun.rows
-            try write(begun)
+            encodings.append(RowEncoding(frozen.rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax))
+            try write(encodings)
         } catch {
-            encoding?.stop()
-            // They are older than what was frozen meanwhile.
-            foldProgress.withLock { $0.unsaved = rows + $0.unsaved }
+            for encoding in encodings { encoding.stop() }
+            let rows = (frozen.encoding?.rows ?? []) + (encodings.last === frozen.encoding ? frozen.rows : encodings.last!.rows)
+            foldProgress.withLock { $0.putBack(rows) }
             throw error
         }
-        for (slot, rows) in rows { settle(rows, in: slot) }
+        for (slot, rows) in encodings.flatMap(\.rows) { settle(rows, in: slot) }
     }
 
     /// So many threads help whoever waits for a fold's rows.
     private static let encodersMax = 3
 
-    func write(_ encoding: RowEncoding) throws {
-        guard try encoding.hasRows() else { return }
-        try archive.environment.write { [archive] transaction in try encoding.forEachBatch { try $0.write(archive, &transaction) } }
+    /// In one transaction, the older first.
+    func write(_ encodings: [RowEncoding]) throws {
+        guard try encodings.contains(where: { try $0.hasRows() }) else { return }
+        try archive.environment.write { [archive] transaction in
+            for encoding in encodings { try encoding.forEachBatch { try $0.write(archive, &transaction) } }
+        }
         archive.environment.releasePages()
     }
 

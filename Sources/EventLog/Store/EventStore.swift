@@ -68,6 +68,8 @@ public final class EventStore: Sendable {
         var failure: EventLogError?
         /// Slices of the journal that the archive took, counted.
         var slices: UInt64 = 0
+        /// Whether rows of adopted events are to be saved before anything else happens: ``saveFoldsSoon()``.
+        var savesFolds = false
     }
 
     struct WriteState {

@@ -78,6 +78,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private static let messageOverhead = 256
     /// Whether all came, and went, in this session; and bytes of messages that brought something.
     private var hasSettled = false
+    /// Whether what is shown was saved when all was there.
+    private var hasSaved = false
     var fruitBytes = 0
     /// Whether HELLO carried some of the outbox.
     private var hasPushed = false
@@ -413,7 +415,10 @@ public final class ReplicaConnection: @unchecked Sendable {
         // The line has brought all that the hub has.
         hasSettled = true
         try? replica.forgetBreaks()
-        if replica.isWhole(in: scope) { observe(.settled) }
+        guard replica.isWhole(in: scope) else { return }
+        observe(.settled)
+        if !hasSaved { replica.store.log.saveFoldsSoon() }
+        hasSaved = true
     }
 
     func reopen() {

@@ -57,11 +57,11 @@ import Testing
     }
 
     /// The files as a crash would leave them.
-    private func crashed(_ name: String) throws -> String {
-        let target = directory.path + "/" + name
+    private func crashed(_ name: String, of path: String? = nil) throws -> String {
+        let (path, target) = (path ?? directory.store, directory.path + "/" + name)
         try Directory.make(target)
-        for file in try Directory.names(directory.store) where file != "archive-lock" {
-            let source = try File(directory.store + "/" + file, O_RDONLY)
+        for file in try Directory.names(path) where file != "archive-lock" {
+            let source = try File(path + "/" + file, O_RDONLY)
             let bytes = try source.read(source.size, at: 0)
             try bytes.withUnsafeBytes { try File(target + "/" + file, O_RDWR | O_CREAT).write($0, at: 0) }
         }
@@ -419,6 +419,125 @@ import Testing
             try store.close()
             #expect(try EventStore.verify(at: directory.path + "/\(rowBytes)").problems == [])
         }
+    }
+
+    private func saved(_ store: EventStore) throws -> Position? { try store.statistics().projections["tally"] }
+
+    /// Waits until the store's own thread has done what it was asked for.
+    private func waitUntil(_ isDone: () throws -> Bool) throws -> Bool {
+        for _ in 0..<5000 {
+            if try isDone() { return true }
+            usleep(1000)
+        }
+        return false
+    }
+
+    @Test("I4: who has taken in all there is has what is shown saved at once, also what is being encoded; few rows are not worth it", arguments: [false, true])
+    func savedSoon(_ runsInline: Bool) throws {
+        let hub = try hub()
+        // Some rows are too few, those of four runs and more are due only with what comes.
+        for (rowBytes, isSaved) in [(16, false), (4 << 10, true), (1 << 20, true)] {
+            let path = directory.path + "/\(rowBytes)"
+            let tally = Tally(rowBytes: rowBytes)
+            var options = options(tally)
+            options.runsInline = runsInline
+            let store = try EventStore.open(at: path, options: options)
+            for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
+            #expect(try saved(store) != store.lastPosition)
+            store.saveFoldsSoon()
+            if isSaved {
+                #expect(try waitUntil { try saved(store) == store.lastPosition })
+                #expect(store.foldProgress.withLock { $0.encoding == nil && $0.unsaved.isEmpty })
+            } else {
+                usleep(20_000)
+                #expect(try saved(store) == 0)
+            }
+            try check(store, tally, (0..<4).flatMap { hub.part($0) }, hub)
+            try checkCrashed(crashed("saved \(rowBytes)", of: path), (0..<4).flatMap { hub.part($0) }, hub)
+            try store.close()
+            #expect(try EventStore.verify(at: path).problems == [])
+        }
+    }
+
+    @Test("I4: what is in the journal already is saved with the flush that archives it") func savedWithFlush() throws {
+        let hub = try hub()
+        let tally = Tally(rowBytes: 4 << 10)
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
+        _ = try store.appendBlocking([created(50)])
+        store.saveFoldsSoon()
+        #expect(try waitUntil { store.foldProgress.withLock { $0.savesNext } })
+        #expect(try saved(store) == 0)
+        try store.flush()
+        #expect(try saved(store) == store.lastPosition)
+        try checkCrashed(crashed("flushed"), (0..<4).flatMap { hub.part($0) }, own: 1, hub)
+        // Once: those that follow wait for their time again.
+        _ = try store.appendBlocking([sent(1, in: 50, "later")])
+        try store.flush()
+        #expect(try saved(store)! < store.lastPosition)
+        try store.close()
+    }
+
+    /// Commits of the archive meet what a test does beside them, and fail if it says so.
+    private final class BesideCommit: DiskFaults {
+        private let action = Mutex<(@Sendable () -> Bool)?>(nil)
+
+        /// Before the next commit; whether it fails.
+        func once(_ body: @escaping @Sendable () -> Bool) { action.withLock { $0 = body } }
+
+        func willCommit(_ path: String) throws(SystemError) {
+            guard path.hasSuffix("/archive") else { return }
+            let body = action.withLock { action in
+                defer { action = nil }
+                return action
+            }
+            if let body, body() { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
+        }
+        func willOpen(_ path: String) throws(SystemError) {}
+        func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
+        func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
+        func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+        func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+        func willChangeNames(_ path: String) throws(SystemError) {}
+        func didCommit(_ path: String) throws(SystemError) {}
+    }
+
+    @Test(
+        "I1, I4: appends go on while rows are saved; where that fails, the rows go before what was frozen of them meanwhile",
+        arguments: [false, true], [0, 1, 400])
+    func appendsBesideSaving(_ fails: Bool, _ appends: Int) throws {
+        let hub = try hub()
+        let tally = Tally(rowBytes: 4 << 10)
+        let disk = BesideCommit()
+        FaultyDisks.add(disk, for: directory.path)
+        defer { FaultyDisks.remove(disk) }
+        let store = try EventStore.open(at: directory.store, options: options(tally))
+        _ = try store.appendBlocking([created(50)])
+        for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
+        let isDone = Monitor(false)
+        let failure = Mutex<(any Error)?>(nil)
+        disk.once {
+            do {
+                // Of many a cut is made, which goes with a flush of its own.
+                for number in 0..<UInt64(appends) { _ = try store.appendBlocking([sent(number, in: 50, String(repeating: "beside ", count: 40))]) }
+            } catch { failure.withLock { $0 = error } }
+            isDone.withLock { $0 = true }
+            isDone.wakeAll()
+            return fails
+        }
+        store.saveFoldsSoon()
+        isDone.withLock(waitingWhile: { !$0 }) { _ in }
+        #expect(failure.withLock { $0 == nil })
+        // It, or a flush behind it, has ended.
+        store.maintenance.withLock { _ in }
+        let taken = (0..<4).flatMap { hub.part($0) }
+        try check(store, tally, taken, own: 1 + appends, hub)
+        try checkCrashed(crashed("behind"), taken, own: 1 + appends, hub)
+        try store.flush()
+        try checkCrashed(crashed("flushed"), taken, own: 1 + appends, hub)
+        try check(store, tally, taken, own: 1 + appends, hub)
+        try store.close()
+        try checkCrashed(directory.store, taken, own: 1 + appends, hub)
     }
 
     @Test("I6: a reader that was opened before logs were adopted verifies them all the same") func verifyBeside() throws {

@@ -167,7 +167,7 @@ private final class DenyingDisk: DiskFaults {
         }
         #expect(codes == [.diskFull, nil, .diskFull, nil])
         // Not for what the journal grows by, but for what is asked.
-        disk.set(roomBytes: (1 << 20) + 65_536)
+        disk.set(roomBytes: (1 << 20) + (192 << 10))
         for id in 6..<8 as Range<UInt64> { _ = try? store.appendBlocking([sent(id, in: 2, String(repeating: "y", count: 600_000))]) }
         #expect(store.writeFailure == nil)
         #expect(throws: EventLogError.self) { try store.appendBlocking([sent(9, in: 2, large)]) }

@@ -47,7 +47,7 @@ import Testing
             for _ in 0..<2 { try encoding.forEachBatch { batches += $0.isEmpty ? 0 : 1 } }
             #expect(batches == 200 && encoding.isDone && encoding.rows.count == 100)
             #expect(shared.numbers.withLock { $0.sorted() } == Array(0..<100))
-            try store.write(encoding)
+            try store.write([encoding])
             var rows: [[UInt8]] = []
             try store.folds[0].table!.forEach(withPrefix: []) { key, value in
                 #expect(key.elementsEqual(value))
@@ -60,7 +60,7 @@ import Testing
 
     @Test("What cannot be encoded fails the whole; nothing is written", arguments: [0, 1, 3]) func fails(_ threads: Int) throws {
         try encoding(threads, failing: 70, Parts.Shared()) { store, encoding in
-            #expect(throws: EventLogError.self) { try store.write(encoding) }
+            #expect(throws: EventLogError.self) { try store.write([encoding]) }
             let isEmpty = try store.folds[0].table!.isEmpty()
             #expect(isEmpty)
         }

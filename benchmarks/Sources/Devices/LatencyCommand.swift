@@ -15,6 +15,8 @@ struct LatencyCommand: AsyncParsableCommand {
     @Option(help: "Seconds that count; one more before them does not.") var seconds = 20
     @Option(help: "Conversations that are written to, in turn.") var busy = 20
     @Option(help: "Connections that push, in turn.") var writers = 1
+    @Option(help: "A file for what each event took, in microseconds, one a line in the order in which they were due: to be accepted, and to be durable.")
+    var series: String?
 
     func run() async throws { try await place.with { try await measure() } }
 
@@ -65,6 +67,10 @@ struct LatencyCommand: AsyncParsableCommand {
         let times = durable.withLock { $0 }
         var delays: [UInt64] = []
         for number in rate..<count where times[number] > 0 { delays.append(times[number] - (start + UInt64(number) * 1_000_000_000 / UInt64(rate))) }
+        if let series {
+            let lines = zip(answers, delays).map { "\($0 / 1000) \($1 / 1000)\n" }
+            try lines.joined().write(toFile: series, atomically: false, encoding: .utf8)
+        }
         if let ending = device.ending { throw DeviceError("the device's session ended: \(ending)") }
         try await device.disconnect()
         for writer in writers { writer.close() }
