@@ -480,18 +480,14 @@ import Testing
 
     /// Commits of the archive meet what a test does beside them, and fail if it says so.
     private final class BesideCommit: DiskFaults {
-        private let action = Mutex<(@Sendable () -> Bool)?>(nil)
+        private let actions = Mutex<[@Sendable () -> Bool]>([])
 
-        /// Before the next commit; whether it fails.
-        func once(_ body: @escaping @Sendable () -> Bool) { action.withLock { $0 = body } }
+        /// What happens before each of the next commits; whether it fails.
+        func before(_ bodies: [@Sendable () -> Bool]) { actions.withLock { $0 = bodies } }
 
         func willCommit(_ path: String) throws(SystemError) {
             guard path.hasSuffix("/archive") else { return }
-            let body = action.withLock { action in
-                defer { action = nil }
-                return action
-            }
-            if let body, body() { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
+            if let body = actions.withLock({ $0.isEmpty ? nil : $0.removeFirst() }), body() { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
         }
         func willOpen(_ path: String) throws(SystemError) {}
         func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
@@ -504,30 +500,38 @@ import Testing
 
     @Test(
         "I1, I4: appends go on while rows are saved; where that fails, the rows go before what was frozen of them meanwhile",
-        arguments: [false, true], [0, 1, 400])
-    func appendsBesideSaving(_ fails: Bool, _ appends: Int) throws {
+        arguments: [(false, 0), (false, 1), (true, 1), (false, 400), (true, 400)], [4 << 10, 1 << 20])
+    func appendsBesideSaving(_ beside: (fails: Bool, appends: Int), _ rowBytes: Int) throws {
+        let (fails, appends) = beside
         let hub = try hub()
-        let tally = Tally(rowBytes: 4 << 10)
+        let tally = Tally(rowBytes: rowBytes)
         let disk = BesideCommit()
         FaultyDisks.add(disk, for: directory.path)
         defer { FaultyDisks.remove(disk) }
         let store = try EventStore.open(at: directory.store, options: options(tally))
         _ = try store.appendBlocking([created(50)])
         for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
-        let isDone = Monitor(false)
+        let isDone = Atomic(false)
         let failure = Mutex<(any Error)?>(nil)
-        disk.once {
-            do {
-                // Of many a cut is made, which goes with a flush of its own.
-                for number in 0..<UInt64(appends) { _ = try store.appendBlocking([sent(number, in: 50, String(repeating: "beside ", count: 40))]) }
-            } catch { failure.withLock { $0 = error } }
-            isDone.withLock { $0 = true }
-            isDone.wakeAll()
-            return fails
-        }
+        @Sendable func attempt(_ body: () throws -> Void) { do { try body() } catch { failure.withLock { $0 = error } } }
+        disk.before([
+            {
+                attempt {
+                    // Of many a cut is made; if a row counts much, with what changed of it since.
+                    for number in 0..<UInt64(appends) { _ = try store.appendBlocking([sent(number, in: 50, String(repeating: "beside ", count: 40))]) }
+                }
+                isDone.store(true, ordering: .releasing)
+                return fails
+            },
+            { false },
+            // Behind the first of the cuts.
+            {
+                attempt { _ = try crashed("between") }
+                return false
+            },
+        ])
         store.saveFoldsSoon()
-        isDone.withLock(waitingWhile: { !$0 }) { _ in }
-        #expect(failure.withLock { $0 == nil })
+        #expect(try waitUntil { isDone.load(ordering: .acquiring) })
         // It, or a flush behind it, has ended.
         store.maintenance.withLock { _ in }
         let taken = (0..<4).flatMap { hub.part($0) }
@@ -536,7 +540,9 @@ import Testing
         try store.flush()
         try checkCrashed(crashed("flushed"), taken, own: 1 + appends, hub)
         try check(store, tally, taken, own: 1 + appends, hub)
+        if appends == 400 { try checkCrashed(directory.path + "/between", taken, own: 1 + appends, hub) }
         try store.close()
+        #expect(failure.withLock { $0 == nil })
         try checkCrashed(directory.store, taken, own: 1 + appends, hub)
     }
 
