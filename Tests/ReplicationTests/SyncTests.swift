@@ -107,4 +107,27 @@ import Testing
             two.connection.end()
         }
     }
+
+    @Test("What a first sync shows is saved at its end, not beside what comes next: it need not be folded again, and a device stays connected") func rowsAreSaved()
+        async throws
+    {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<200 { try await world.hubStore.send("message \(index)", to: chat, from: index % 2 == 0 ? ada : bob) }
+            // Behind a flush they go as a segment, past the journal.
+            try world.hubStore.log.flush()
+            var options = ReplicaOptions()
+            options.store.journalBytesMax = 256 << 10
+            let device = try Replica.open(at: world.directory + "/saved", user: ada, options: options)
+            let following = world.follow(device)
+            try await eventually { following.isSettled }
+            try await eventually {
+                let log = device.store.log
+                return try log.statistics().projections.values.allSatisfy { $0 == log.lastPosition }
+            }
+            #expect(try device.store.log.statistics().projections.isEmpty == false)
+            following.connection.end()
+            try device.close()
+        }
+    }
 }

@@ -83,16 +83,17 @@ extension EventStore {
         progress.encoding = RowEncoding(freeze(due, &progress), position: position, threads: options.runsInline ? 0 : 1)
     }
 
-    /// Writes what adopted events left to save, while appends and reads go on; with the next flush, if something is in the journal already. What cannot be
-    /// written is kept, as in ``saveAdopted(through:isMoreWaiting:_:)``.
+    /// Writes what adopted events left to save, while appends and reads go on; with a flush, if something is in the journal already. What cannot be written
+    /// is kept, as in ``saveAdopted(through:isMoreWaiting:_:)``.
     func saveAdoptedFolds() {
         // Who adopts on has begun anew by then, and its end is told too.
-        try? maintain {
+        let isSaved = try? maintain {
             let isWorthIt = foldProgress.withLock { progress in
                 progress.encoding != nil || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
             }
-            if isWorthIt { try save() }
+            return try !isWorthIt || save()
         }
+        if isSaved == false { requestFlush() }
     }
 
     /// Writes rows that are being encoded. By who holds `maintenance`.

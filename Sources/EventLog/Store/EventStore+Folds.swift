@@ -104,11 +104,13 @@ extension EventStore {
     }
 
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
-    func saveFolds() throws { try maintain { try save() } }
+    func saveFolds() throws { try maintain { _ = try save() } }
 
     /// Writes what no fold's rows hold yet in a transaction of their own, while the archive stands still; if something is in the journal, the next cut takes
     /// it. By who holds `maintenance`.
-    func save() throws {
+    ///
+    /// - Returns: false if it is left to the next cut.
+    func save() throws -> Bool {
         let frozen = foldProgress.withLock { progress -> (encoding: RowEncoding?, rows: [(slot: FoldSlot, rows: any FrozenRows)])? in
             // With this lock held nothing is folded: what is in no journal is in the archive.
             guard tail.isEmpty else {
@@ -119,7 +121,7 @@ extension EventStore {
             let encoding = progress.takeEncoding()
             return (encoding, freeze(folds.filter { !$0.isBroken }, &progress))
         }
-        guard let frozen else { return }
+        guard let frozen else { return false }
         var encodings = [frozen.encoding].compactMap { $0 }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
@@ -132,6 +134,7 @@ extension EventStore {
             throw error
         }
         for (slot, rows) in encodings.flatMap(\.rows) { settle(rows, in: slot) }
+        return true
     }
 
     /// So many threads help whoever waits for a fold's rows.
