@@ -108,9 +108,7 @@ import Testing
         }
     }
 
-    @Test("What a first sync shows is saved at its end, not beside what comes next: it need not be folded again, and a device stays connected") func rowsAreSaved()
-        async throws
-    {
+    @Test("What a first sync shows is saved at its end, though the device stays connected and nothing more comes") func rowsAreSaved() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             for index in 0..<200 { try await world.hubStore.send("message \(index)", to: chat, from: index % 2 == 0 ? ada : bob) }

@@ -486,7 +486,8 @@ import Testing
 
         func willCommit(_ path: String) throws(SystemError) {
             guard path.hasSuffix("/archive") else { return }
-            if let body = actions.withLock({ $0.isEmpty ? nil : $0.removeFirst() }), body() { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
+            let fails = actions.withLock { $0.isEmpty ? nil : $0.removeFirst() }?() ?? false
+            if fails { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
         }
         func willOpen(_ path: String) throws(SystemError) {}
         func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
