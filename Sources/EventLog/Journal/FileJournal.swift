@@ -158,7 +158,8 @@ final class FileJournal: Journal {
     /// Makes room up to `end` for what takes at most `need` bytes of it.
     private func extend(_ slot: Int, to end: Int, for need: Int, _ state: inout State) throws {
         func rounded(_ step: Int) -> Int { (end + step - 1) / step * step }
-        let (ample, least) = (rounded(min(Self.growthBytes(for: need), slotBytes)), rounded(4096))
+        let least = rounded(4096)
+        let ample = max(least, min(rounded(Self.growthBytes(for: need)), slotBytes))
         #if canImport(Glibc)
             if need >= largeBytes {
                 if end > state.slots[slot].bytes { try allocate(slot, to: least, &state) }

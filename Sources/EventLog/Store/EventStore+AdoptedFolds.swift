@@ -88,8 +88,11 @@ extension EventStore {
     func saveAdoptedFolds() {
         // Who adopts on has begun anew by then, and its end is told too.
         let isSaved = try? maintain {
+            // Nobody knows what the archive holds then.
+            guard writer.withLock({ $0.failure }) == nil else { return true }
             let isWorthIt = foldProgress.withLock { progress in
-                progress.encoding != nil || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
+                progress.encoding != nil || !progress.unsaved.isEmpty
+                    || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
             }
             return try !isWorthIt || save()
         }

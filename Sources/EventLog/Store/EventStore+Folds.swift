@@ -106,25 +106,40 @@ extension EventStore {
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
     func saveFolds() throws { try maintain { _ = try save() } }
 
-    /// Writes what no fold's rows hold yet in a transaction of their own, while the archive stands still; if something is in the journal, the next cut takes
-    /// it. By who holds `maintenance`.
+    /// What is frozen to be saved by itself, and the position of which it is the fold.
+    private struct Frozen {
+        var encoding: RowEncoding?
+        var rows: [(slot: FoldSlot, rows: any FrozenRows)]
+        var position: Position
+    }
+
+    /// Writes what no fold's rows hold yet in a transaction of their own, while the archive stands still; if something is in the journal, a flush does it. By
+    /// who holds `maintenance`.
     ///
-    /// - Returns: false if it is left to the next cut.
+    /// - Returns: false if it is left to a flush.
     func save() throws -> Bool {
-        let frozen = foldProgress.withLock { progress -> (encoding: RowEncoding?, rows: [(slot: FoldSlot, rows: any FrozenRows)])? in
+        if folds.isEmpty { return true }
+        let frozen = foldProgress.withLock { progress -> Frozen? in
+            let sound = folds.filter { !$0.isBroken }
             // With this lock held nothing is folded: what is in no journal is in the archive.
             guard tail.isEmpty else {
-                progress.savesNext = true
+                if let last = progress.cuts.indices.last, progress.cuts[last].frame == progress.foldedFrame {
+                    progress.cuts[last].rows += freeze(sound, &progress)
+                } else {
+                    progress.savesNext = true
+                }
                 return nil
             }
             // What is encoded is older than what is frozen now, and need not be encoded again.
             let encoding = progress.takeEncoding()
-            return (encoding, freeze(folds.filter { !$0.isBroken }, &progress))
+            return Frozen(encoding: encoding, rows: freeze(sound, &progress), position: foldedPosition)
         }
         guard let frozen else { return false }
         var encodings = [frozen.encoding].compactMap { $0 }
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
+            // A commit that failed has turned up.
+            guard position == frozen.position else { throw Self.poisoned(path, EventLogError(.inputOutput, "the archive has taken in what it said it had not")) }
             encodings.append(RowEncoding(frozen.rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax))
             try write(encodings)
         } catch {

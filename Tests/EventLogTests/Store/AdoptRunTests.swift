@@ -477,12 +477,56 @@ import Testing
         try store.close()
     }
 
+    @Test("I4: where the last frame is cut already, what is saved goes with that cut") func savedWithCut() throws {
+        let hub = try hub()
+        let tally = Tally(rowBytes: 4 << 10)
+        var options = options(tally)
+        options.runsInline = true
+        let disk = BesideCommit()
+        FaultyDisks.add(disk, for: directory.path)
+        defer { FaultyDisks.remove(disk) }
+        let store = try EventStore.open(at: directory.store, options: options)
+        for run in hub.runs { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
+        _ = try store.appendBlocking([created(50)])
+        disk.before([{ true }])
+        #expect(throws: EventLogError.self) { try store.flush() }
+        #expect(store.foldProgress.withLock { $0.cuts.map(\.rows.count) } == [0])
+        store.saveFoldsSoon()
+        #expect(try saved(store) == store.lastPosition)
+        try checkCrashed(crashed("saved"), (0..<4).flatMap { hub.part($0) }, own: 1, hub)
+        try store.close()
+    }
+
+    @Test("I4: rows are not saved as of a position that they are not the fold of: that of a commit that failed, and has turned up", arguments: [false, true])
+    func turnedUp(_ knowsFailure: Bool) throws {
+        let hub = try hub()
+        let tally = Tally(rowBytes: 4 << 10)
+        let disk = BesideCommit()
+        FaultyDisks.add(disk, for: directory.path)
+        defer { FaultyDisks.remove(disk) }
+        var options = options(tally)
+        options.runsInline = true
+        let store = try EventStore.open(at: directory.store, options: options)
+        for run in hub.runs[..<3] { _ = try store.adoptRun(run.bytes, secrets: hub.secrets) { _, _ in } }
+        disk.deny()
+        #expect(throws: EventLogError.self) { _ = try store.adoptRun(hub.runs[3].bytes, secrets: hub.secrets) { _, _ in } }
+        if !knowsFailure { store.writer.withLock { $0.failure = nil } }
+        store.saveFoldsSoon()
+        store.abandon()
+        try checkCrashed(crashed("denied"), (0..<4).flatMap { hub.part($0) }, hub)
+    }
+
     /// Commits of the archive meet what a test does beside them, and fail if it says so.
     private final class BesideCommit: DiskFaults {
         private let actions = Mutex<[@Sendable () -> Bool]>([])
 
         /// What happens before each of the next commits; whether it fails.
         func before(_ bodies: [@Sendable () -> Bool]) { actions.withLock { $0 = bodies } }
+
+        private let denies = Atomic(false)
+
+        /// The next commit is done, and says that it failed.
+        func deny() { denies.store(true, ordering: .relaxed) }
 
         func willCommit(_ path: String) throws(SystemError) {
             guard path.hasSuffix("/archive") else { return }
@@ -495,7 +539,9 @@ import Testing
         func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
         func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
         func willChangeNames(_ path: String) throws(SystemError) {}
-        func didCommit(_ path: String) throws(SystemError) {}
+        func didCommit(_ path: String) throws(SystemError) {
+            if denies.exchange(false, ordering: .relaxed) { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
+        }
     }
 
     @Test(
