@@ -139,7 +139,9 @@ extension EventStore {
         do {
             let position = try archive.environment.read { [archive] in try archive.state($0).position }
             // A commit that failed has turned up.
-            guard position == frozen.position else { throw Self.poisoned(path, EventLogError(.inputOutput, "the archive has taken in what it said it had not")) }
+            guard position == frozen.position else {
+                throw Self.poisoned(path, EventLogError(.inputOutput, "the archive has taken in what it said it had not"))
+            }
             encodings.append(RowEncoding(frozen.rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax))
             try write(encodings)
         } catch {
