@@ -94,7 +94,8 @@ extension EventStore {
                 progress.encoding != nil || !progress.unsaved.isEmpty
                     || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
             }
-            return try !isWorthIt || save()
+            // Nobody waits for it, and others have something to do.
+            return try !isWorthIt || save(threads: 0)
         }
         if isSaved == false { requestFlush() }
     }

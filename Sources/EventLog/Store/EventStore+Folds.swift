@@ -104,7 +104,7 @@ extension EventStore {
     }
 
     /// Writes the folds' last rows. When nothing is in the journal any more: they are the fold of all that is archived.
-    func saveFolds() throws { try maintain { _ = try save() } }
+    func saveFolds() throws { try maintain { _ = try save(threads: options.runsInline ? 0 : Self.encodersMax) } }
 
     /// What is frozen to be saved by itself, and the position of which it is the fold.
     private struct Frozen {
@@ -116,8 +116,9 @@ extension EventStore {
     /// Writes what no fold's rows hold yet in a transaction of their own, while the archive stands still; if something is in the journal, a flush does it. By
     /// who holds `maintenance`.
     ///
+    /// - Parameter threads: how many encode; with 0 the caller does.
     /// - Returns: false if it is left to a flush.
-    func save() throws -> Bool {
+    func save(threads: Int) throws -> Bool {
         if folds.isEmpty { return true }
         let frozen = foldProgress.withLock { progress -> Frozen? in
             let sound = folds.filter { !$0.isBroken }
@@ -142,7 +143,7 @@ extension EventStore {
             guard position == frozen.position else {
                 throw Self.poisoned(path, EventLogError(.inputOutput, "the archive has taken in what it said it had not"))
             }
-            encodings.append(RowEncoding(frozen.rows, position: position, threads: options.runsInline ? 0 : Self.encodersMax))
+            encodings.append(RowEncoding(frozen.rows, position: position, threads: threads))
             try write(encodings)
         } catch {
             for encoding in encodings { encoding.stop() }
