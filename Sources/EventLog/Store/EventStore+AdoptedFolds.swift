@@ -83,23 +83,6 @@ extension EventStore {
         progress.encoding = RowEncoding(freeze(due, &progress), position: position, threads: options.runsInline ? 0 : 1)
     }
 
-    /// Writes what adopted events left to save, while appends and reads go on; with a flush, if something is in the journal already. What cannot be written
-    /// is kept, as in ``saveAdopted(through:isMoreWaiting:_:)``.
-    func saveAdoptedFolds() {
-        // Who adopts on has begun anew by then, and its end is told too.
-        let isSaved = try? maintain {
-            // Nobody knows what the archive holds then.
-            guard writer.withLock({ $0.failure }) == nil else { return true }
-            let isWorthIt = foldProgress.withLock { progress in
-                progress.encoding != nil || !progress.unsaved.isEmpty
-                    || folds.contains { !$0.isBroken && $0.state.unsavedBytes >= foldSaveBytes / 24 }
-            }
-            // Nobody waits for it, and others have something to do.
-            return try !isWorthIt || save(threads: 0)
-        }
-        if isSaved == false { requestFlush() }
-    }
-
     /// Writes rows that are being encoded. By who holds `maintenance`.
     func write(_ encoding: RowEncoding, _ progress: inout FoldProgress) {
         guard !encoding.rows.contains(where: { $0.slot.isBroken }) else { return progress.stopEncoding() }
