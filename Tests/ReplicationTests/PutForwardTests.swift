@@ -362,14 +362,6 @@ import Testing
             hasRefused.withLock { $0 = true }
             throw SystemError(call: "commit", path: path, number: ENOSPC)
         }
-
-        func willOpen(_ path: String) throws(SystemError) {}
-        func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
-        func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
-        func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-        func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-        func willChangeNames(_ path: String) throws(SystemError) {}
-        func didCommit(_ path: String) throws(SystemError) {}
     }
 
     @Test("a device that was set back to a copy of itself offers what stands at the hub under an id that it took since, when the hub loses that too")

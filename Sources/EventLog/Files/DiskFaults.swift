@@ -21,7 +21,18 @@ package protocol DiskFaults: AnyObject, Sendable {
     var exchangesNames: Bool { get }
 }
 
+/// A disk that does what it is told: a fault says only where it differs.
 extension DiskFaults {
+    package func willOpen(_ path: String) throws(SystemError) {}
+    package func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) {
+        (count, nil)
+    }
+    package func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
+    package func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+    package func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
+    package func willChangeNames(_ path: String) throws(SystemError) {}
+    package func willCommit(_ path: String) throws(SystemError) {}
+    package func didCommit(_ path: String) throws(SystemError) {}
     package func hasNoRoom(_ path: String) -> Bool? { nil }
     package var exchangesNames: Bool { true }
 }

@@ -123,12 +123,6 @@ extension AdoptRunTests {
             let fails = actions.withLock { $0.isEmpty ? nil : $0.removeFirst() }?() ?? false
             if fails { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
         }
-        func willOpen(_ path: String) throws(SystemError) {}
-        func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
-        func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
-        func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-        func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-        func willChangeNames(_ path: String) throws(SystemError) {}
         func didCommit(_ path: String) throws(SystemError) {
             if denies.exchange(false, ordering: .relaxed) { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
         }

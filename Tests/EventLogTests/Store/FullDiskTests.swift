@@ -25,14 +25,6 @@ private final class ShortDisk: DiskFaults {
         if commitsLeft.wrappingSubtract(1, ordering: .relaxed).oldValue <= 0 { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
     }
     func hasNoRoom(_ path: String) -> Bool? { isFull }
-
-    func willOpen(_ path: String) throws(SystemError) {}
-    func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
-    func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
-    func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-    func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-    func willChangeNames(_ path: String) throws(SystemError) {}
-    func didCommit(_ path: String) throws(SystemError) {}
 }
 
 /// A disk of which the syncs wait while they are told to, and the files grow by no more than so much.
@@ -66,12 +58,6 @@ private final class HeldDisk: DiskFaults {
         guard room.load(ordering: .relaxed) < .max, fstat(descriptor, &status) == 0 else { return }
         room.add(max(Int(status.st_size) - size, 0), ordering: .relaxed)
     }
-
-    func willOpen(_ path: String) throws(SystemError) {}
-    func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-    func willChangeNames(_ path: String) throws(SystemError) {}
-    func willCommit(_ path: String) throws(SystemError) {}
-    func didCommit(_ path: String) throws(SystemError) {}
 }
 
 /// A disk that has done what it says it could not.
@@ -82,14 +68,6 @@ private final class DenyingDisk: DiskFaults {
     func didCommit(_ path: String) throws(SystemError) {
         if denies.load(ordering: .relaxed) { throw SystemError(call: "commit", path: path, number: EIO) }
     }
-
-    func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) { (count, nil) }
-    func willOpen(_ path: String) throws(SystemError) {}
-    func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
-    func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-    func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
-    func willChangeNames(_ path: String) throws(SystemError) {}
-    func willCommit(_ path: String) throws(SystemError) {}
 }
 
 @Suite("A full disk") struct FullDiskTests {
