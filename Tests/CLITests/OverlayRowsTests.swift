@@ -52,6 +52,16 @@ import Testing
         let edited = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))[0]
         #expect(edited["failed_writes"] as? [[String: String]] == [["type": "message.edited", "code": "not_participant", "detail": "who"]])
         #expect(Set(edited.keys) == Set(confirmed[0].keys).union(["failed_writes"]) && edited["text"] as? String == "one" && edited["code"] == nil)
+        store.setPending(
+            [
+                Self.pending(3, .messageEdited(message: one, text: "won")), Self.pending(4, .messageEdited(message: one, text: "two")),
+                Self.pending(5, .reactionSet(message: one, emoji: "👍", isOn: true)), Self.pending(6, .receiptRead(upTo: one)),
+                Self.text(7, "hi"), Self.pending(8, .messageDeleted(message: MessageID(high: 9, low: 7))),
+            ], of: Self.chat)
+        let waiting = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))
+        #expect(waiting[0]["pending_writes"] as? [[String: String]] == [["type": "message.edited"], ["type": "reaction.set"]])
+        #expect(waiting[0]["text"] as? String == "two" && waiting[0]["state"] as? String == "complete" && waiting[0]["seq"] is Int)
+        #expect(Set(waiting[0].keys) == Set(confirmed[0].keys).union(["pending_writes"]) && waiting[1]["pending_writes"] == nil)
         store.setPending([Self.text(4, "hi")], of: Self.chat)
         #expect(try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]["state"] == nil)
         // Who was put out learns of it all the same.
@@ -107,6 +117,11 @@ import Testing
         // What failed has the lobby's line to itself.
         #expect(lines.count { $0.contains("(sending)") } == 1)
         #expect(lines.count { $0.contains("(failed: ") } == 2)
+        for content in [Event.Content.messageEdited(message: page.messages[0].id, text: "two"), .messageDeleted(message: page.messages[0].id)] {
+            store.setPending([Self.pending(3, content)], of: Self.chat)
+            let changed = ChatView(try Chat(#require(try store.timeline(of: Self.chat)), in: store)).lines(columns: columns, now: Self.now)
+            #expect(changed.count { $0.contains("(sending)") } == 1)
+        }
         try store.close()
     }
 

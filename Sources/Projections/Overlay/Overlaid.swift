@@ -103,7 +103,7 @@ struct Overlaid: Sendable {
         let made = confirmed == 0 ? self.made(id) : nil
         if let made, creation == nil { creation = made.failure.map { .failed($0) } ?? .pending }
         let marks = OverlayMarks(
-            confirmedSeq: confirmed, failures: failures, failed: OverlayMarks.Failed(pending), creation: creation, hole: base.map { held + 1...$0.seq },
+            confirmedSeq: confirmed, failures: failures, writes: OverlayMarks.Writes(pending), creation: creation, hole: base.map { held + 1...$0.seq },
             isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }

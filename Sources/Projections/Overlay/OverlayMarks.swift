@@ -5,10 +5,10 @@ final class OverlayMarks: Sendable {
     /// The seqs after it are provisional: they serve order and paging only.
     let confirmedSeq: Seq
     private let failures: [Seq: Refusal]
-    /// What failed of other kinds, by the message that it was about.
-    private let failedWrites: [MessageID: [FailedWrite]]
+    /// What was done to messages and is not accepted.
+    private let writes: Writes
     /// Whose events failed, with the first refusal of each.
-    let failed: [UserID: Refusal]
+    var failed: [UserID: Refusal] { writes.users }
     /// Of a conversation of which nothing is confirmed.
     let creation: Unconfirmed?
     /// Seqs that are missing, if it began with a base; what lies below them is in the state below.
@@ -20,13 +20,12 @@ final class OverlayMarks: Sendable {
     let hiddenPages: UInt64
 
     init(
-        confirmedSeq: Seq, failures: [Seq: Refusal], failed: Failed, creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
+        confirmedSeq: Seq, failures: [Seq: Refusal], writes: Writes, creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
         hiddenPages: UInt64
     ) {
         self.confirmedSeq = confirmedSeq
         self.failures = failures
-        failedWrites = failed.writes
-        self.failed = failed.users
+        self.writes = writes
         self.creation = creation
         self.hole = hole
         self.isHoleOpen = isHoleOpen
@@ -43,11 +42,14 @@ final class OverlayMarks: Sendable {
 
     func mark(_ message: inout Message) {
         let unconfirmed = unconfirmed(message.seq)
-        let writes = failedWrites.isEmpty ? nil : failedWrites[message.id]
-        if unconfirmed == nil, writes == nil { return }
+        let failed = writes.failed.isEmpty ? nil : writes.failed[message.id]
+        // Of a message that waits itself, all that was done to it does.
+        let pending = writes.pending.isEmpty || unconfirmed != nil ? nil : writes.pending[message.id]
+        if unconfirmed == nil, failed == nil, pending == nil { return }
         var details = message.details ?? Message.Details()
         details.unconfirmed = unconfirmed
-        details.failedWrites = writes ?? []
+        details.failedWrites = failed ?? []
+        details.pendingWrites = pending ?? []
         message.details = details
         if let unconfirmed { message.state = Self.state(message.state, unconfirmed) }
     }
@@ -71,19 +73,34 @@ final class OverlayMarks: Sendable {
 }
 
 extension OverlayMarks {
-    /// What failed in a conversation.
-    struct Failed {
-        fileprivate(set) var writes: [MessageID: [FailedWrite]] = [:]
-        fileprivate(set) var users: [UserID: Refusal] = [:]
+    /// What a conversation's unconfirmed events do to messages.
+    struct Writes {
+        /// By the message, of other kinds than the sending.
+        fileprivate private(set) var failed: [MessageID: [FailedWrite]] = [:]
+        fileprivate private(set) var pending: [MessageID: [Event.Kind]] = [:]
+        /// Whose events failed, with the first refusal of each.
+        fileprivate private(set) var users: [UserID: Refusal] = [:]
 
-        init(_ pending: [PendingEvent]) {
-            for one in pending {
-                guard let refusal = one.failure else { continue }
-                if users[one.event.author] == nil { users[one.event.author] = refusal }
+        init(_ events: [PendingEvent]) {
+            for one in events {
+                if let refusal = one.failure, users[one.event.author] == nil { users[one.event.author] = refusal }
                 guard let kind = one.event.content.kind, kind != .messageSent, let message = one.event.references.message else { continue }
-                let write = FailedWrite(kind: kind, refusal: refusal)
-                // Of a stream's chunks, one tells all.
-                if !(writes[message]?.contains { $0.kind == kind && $0.refusal.code == refusal.code } ?? false) { writes[message, default: []].append(write) }
+                if let refusal = one.failure {
+                    let write = FailedWrite(kind: kind, refusal: refusal)
+                    // Of a stream's chunks, one tells all.
+                    let isTold = failed[message]?.contains { $0.kind == kind && $0.refusal.code == refusal.code } ?? false
+                    if !isTold { failed[message, default: []].append(write) }
+                } else if Self.changesMessage(kind), !(pending[message]?.contains(kind) ?? false) {
+                    pending[message, default: []].append(kind)
+                }
+            }
+        }
+
+        /// A receipt moves a mark; and a stream's chunks are too many to tell of each that it waits, and that it does no longer.
+        private static func changesMessage(_ kind: Event.Kind) -> Bool {
+            switch kind {
+            case .messageCompleted, .messageInterrupted, .messageEdited, .messageDeleted, .reactionSet: true
+            default: false
             }
         }
     }

@@ -64,6 +64,9 @@ public struct Message: Sendable, Hashable, Identifiable {
         public var unconfirmed: Unconfirmed?
         /// Edits, deletions, reactions, receipts … of a replica's own to it that the hub refused: it is shown without them.
         public var failedWrites: [FailedWrite] = []
+        /// Edits, deletions, reactions … of a replica's own to a message that the hub has accepted, which it has not accepted itself yet: it is shown with
+        /// them. Each kind once, in the order made.
+        public var pendingWrites: [Event.Kind] = []
         /// Whether it lies below a hole: it is shown as it was when the replica last held all that came before the hole.
         public var isStale = false
     }
@@ -80,6 +83,7 @@ public struct Message: Sendable, Hashable, Identifiable {
     /// `nil` for a message that the hub has accepted; the seq of any other is provisional: it orders, and is not to be kept.
     public var unconfirmed: Unconfirmed? { details?.unconfirmed }
     public var failedWrites: [FailedWrite] { details?.failedWrites ?? [] }
+    public var pendingWrites: [Event.Kind] { details?.pendingWrites ?? [] }
     public var isStale: Bool { details?.isStale ?? false }
 }
 

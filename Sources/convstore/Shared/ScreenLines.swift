@@ -29,6 +29,7 @@ extension JSONLine {
         add("read_by", receipts.readBy(message).map(\.string))
         addFailure(message.unconfirmed)
         if !message.failedWrites.isEmpty { add("failed_writes", message.failedWrites.map(Self.line)) }
+        if !message.pendingWrites.isEmpty { add("pending_writes", message.pendingWrites.map(Self.line)) }
         if message.isStale { add("stale", true) }
     }
 
@@ -37,6 +38,12 @@ extension JSONLine {
         line.add("type", "\(write.kind.name)")
         line.add("code", write.refusal.code.rawValue)
         line.add("detail", write.refusal.detail)
+        return line
+    }
+
+    private static func line(_ pending: Event.Kind) -> JSONLine {
+        var line = JSONLine()
+        line.add("type", "\(pending.name)")
         return line
     }
 

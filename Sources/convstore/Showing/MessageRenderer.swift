@@ -103,7 +103,7 @@ struct MessageRenderer {
 
     private func body(_ message: Message) -> [String] {
         switch message.state {
-        case .deleted: return [Style.dim("(deleted)")]
+        case .deleted: return [Style.dim(message.pendingWrites.contains(.messageDeleted) ? "(deleted) \(Unconfirmed.pending.word)" : "(deleted)")]
         case .erased: return [Style.dim("(erased)")]
         default: break
         }
@@ -122,6 +122,7 @@ struct MessageRenderer {
         if lines.isEmpty { lines.append(Style.dim("(no text)")) }
         if message.isEdited { add("(edited)", .dim) }
         if let unconfirmed = message.unconfirmed { add(unconfirmed.word, unconfirmed == .pending ? .dim : .red) }
+        if !message.pendingWrites.isEmpty { add(Unconfirmed.pending.word, .dim) }
         for write in message.failedWrites { add("(\(write.kind.name) failed: \(write.refusal.code.rawValue))", .red) }
         if message.isStale { add("(may have changed)", .dim) }
         if let ending = ending(message) { lines.append(Style.dim(DisplayWidth.cut(ending, to: room))) }

@@ -82,6 +82,11 @@ struct TimelineFeed {
             return message.unconfirmed == nil ? " was sent" : message.unconfirmed == .pending ? " is sent again" : " was not accepted"
         }
         if before.failedWrites.count < message.failedWrites.count { return ", what was done to it was not accepted" }
+        if before.pendingWrites.count > message.pendingWrites.count, before.text == message.text, before.state == message.state,
+            before.reactions == message.reactions
+        {
+            return ", what was done to it was sent"
+        }
         if before.state == .streaming { return " ended" }
         if message.state == .deleted { return " was deleted" }
         if message.state == .erased { return " was erased" }

@@ -103,10 +103,12 @@ extension Message {
     /// As it will be when it is confirmed, but for its state.
     var settled: Message {
         var settled = self
-        guard var details, details.unconfirmed != nil else { return self }
+        guard var details else { return self }
+        let wasUnconfirmed = details.unconfirmed != nil
         details.unconfirmed = nil
+        details.pendingWrites = []
         settled.details = details == Details() ? nil : details
-        if state != .deleted { settled.state = .complete }
+        if wasUnconfirmed, state != .deleted { settled.state = .complete }
         return settled
     }
 }
