@@ -43,7 +43,7 @@ struct LatencyCommand: AsyncParsableCommand {
         var writers: [Writer] = []
         for life in 0..<self.writers { writers.append(try await Writer(hub.url, life: UInt8(life))) }
         note("\(count) events at \(rate) a second")
-        let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self")
+        let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self"), machineBefore = MachineTime.now
         let start = nanoseconds() + 100_000_000
         let rate = rate, busy = busy
         let late = await onThread { [writers] in
@@ -64,6 +64,7 @@ struct LatencyCommand: AsyncParsableCommand {
             waited += 1
         }
         let hubSeconds = hub.processorSeconds - hubBefore, ownSeconds = HubProcess.processorSeconds(of: "self") - ownBefore
+        let stolen = MachineTime.now.stolenPercent(since: machineBefore)
         let times = durable.withLock { $0 }
         var delays: [UInt64] = []
         for number in rate..<count where times[number] > 0 { delays.append(times[number] - (start + UInt64(number) * 1_000_000_000 / UInt64(rate))) }
@@ -83,6 +84,7 @@ struct LatencyCommand: AsyncParsableCommand {
         figures.add("push_to_durable", delays)
         figures.add("push_to_accepted", answers)
         figures.add("writer_late", Array(late.dropFirst(rate)))
+        figures.add("machine_steal_percent", stolen, decimals: 1)
         figures.add("disk_alone_before", diskBefore)
         figures.add("disk_alone_after", diskAfter)
         figures.add("hub_processor_us_per_event", hubSeconds * 1e6 / Double(count), decimals: 0)
