@@ -1,8 +1,8 @@
 // swift-tools-version: 6.3
 import PackageDescription
 
-let strict: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"]
-    .map { .enableUpcomingFeature($0) }
+// Without MemberImportVisibility, as `lenient` in ../Package.swift: C's structs are used beside Foundation.
+let lenient: [SwiftSetting] = ["ExistentialAny", "InternalImportsByDefault"].map { .enableUpcomingFeature($0) }
 
 /// The name under which the library's targets know each other: SwiftPM makes it of the folder's.
 let library = String(Context.packageDirectory.split(separator: "/").dropLast().last!.lowercased().map { $0.isLetter || $0.isNumber ? $0 : "_" })
@@ -28,12 +28,12 @@ let package = Package(
                 .product(name: "Interchange", package: "convstore"),
             ],
             // The peers shall not pay for checks of our thin wrappers around them.
-            swiftSettings: strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
+            swiftSettings: lenient + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
         ),
         .executableTarget(
             name: "PeersTool",
             dependencies: ["Peers", .product(name: "ArgumentParser", package: "swift-argument-parser")],
-            swiftSettings: strict
+            swiftSettings: lenient
         ),
         // A hub's devices. The hub is a process of its own, so that this target needs nothing of a server.
         .executableTarget(
@@ -46,13 +46,13 @@ let package = Package(
             // It looks into frames and opens a thousand stores without threads, which the library shows
             // to its own package only; it says that it is of that package.
             packageAccess: false,
-            swiftSettings: strict + [.unsafeFlags(["-package-name", library])]
+            swiftSettings: lenient + [.unsafeFlags(["-package-name", library])]
         ),
         .executableTarget(
             name: "Append",
             dependencies: ["Peers", .product(name: "Benchmark", package: "benchmark")],
             path: "Benchmarks/Append",
-            swiftSettings: strict,
+            swiftSettings: lenient,
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]
         ),
     ],

@@ -62,6 +62,18 @@ import Testing
         #expect(waiting[0]["pending_writes"] as? [[String: String]] == [["type": "message.edited"], ["type": "reaction.set"]])
         #expect(waiting[0]["text"] as? String == "two" && waiting[0]["state"] as? String == "complete" && waiting[0]["seq"] is Int)
         #expect(Set(waiting[0].keys) == Set(confirmed[0].keys).union(["pending_writes"]) && waiting[1]["pending_writes"] == nil)
+        // Under an id that the hub has given to another message, what is done is done to one's own.
+        store.setPending(
+            [
+                Self.pending(1, .messageSent(.init(id: one, role: .user, text: "mine")), failure: Refusal(.messageConflict)),
+                Self.pending(2, .messageEdited(message: one, text: "my two")),
+            ], of: Self.chat)
+        let twins = try objects(JSONLine.lines(of: #require(try store.timeline(of: Self.chat)), goesForwards: false))
+        #expect(twins[0] as NSDictionary == confirmed[0] as NSDictionary && twins[1]["text"] as? String == "my two")
+        store.setPending([Self.pending(3, .messageDeleted(message: one))], of: Self.chat)
+        let deleted = try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]["last_message"] as? [String: Any]
+        #expect(deleted?["state"] as? String == "deleted" && deleted?["pending_writes"] as? [[String: String]] == [["type": "message.deleted"]])
+        #expect(LobbyView(try store.lobby(of: Self.ada).rows, of: Self.ada).lines(columns: 60, now: Self.now).contains { $0.contains("(sending) (deleted)") })
         store.setPending([Self.text(4, "hi")], of: Self.chat)
         #expect(try objects([JSONLine(#require(try store.lobbyRow(of: Self.chat, for: Self.ada)))])[0]["state"] == nil)
         // Who was put out learns of it all the same.
@@ -91,6 +103,18 @@ import Testing
         let whole = try objects(JSONLine.lines(of: #require(try other.timeline(of: Self.chat)), goesForwards: false))
         #expect(whole.map { $0["text"] as? String } == ["one", "new", nil] && whole[0]["stale"] as? Bool == true && whole[1]["stale"] == nil)
         #expect(whole[2]["hole"] as? [UInt64] == [3, 4])
+        // What is done below the hole is not shown on what is there, but said.
+        let old = try #require(try other.timeline(of: Self.chat)?.messages.first).id
+        other.setPending(
+            [
+                Self.pending(1, .reactionSet(message: old, emoji: "👍", isOn: true)),
+                Self.pending(2, .messageEdited(message: old, text: "no"), failure: Refusal(.notAuthor)),
+            ], of: Self.chat)
+        let done = try objects(JSONLine.lines(of: #require(try other.timeline(of: Self.chat)), goesForwards: false))[0]
+        #expect(done["pending_writes"] as? [[String: String]] == [["type": "reaction.set"]] && (done["failed_writes"] as? [Any])?.count == 1)
+        #expect(done["text"] as? String == "one" && done["stale"] as? Bool == true)
+        #expect(try other.message(in: Self.chat, id: old)?.pendingWrites == [.reactionSet])
+        other.setPending([], of: Self.chat)
         let part = try objects(JSONLine.lines(of: #require(try other.timeline(of: Self.chat, .newest, limit: 1)), goesForwards: false))
         #expect(part.count == 3 && part[1]["hole"] as? [UInt64] == [3, 4] && part[2]["next"] as? UInt64 == 5)
         let page = try #require(try other.timeline(of: Self.chat))
@@ -141,6 +165,29 @@ import Testing
         #expect(changes.map(\.message.state) == [.complete] && changes[0].before?.state == .pending)
         #expect(try lobby.update(from: store).count == 1)
         #expect(try timeline.update(from: store).isEmpty && lobby.update(from: store).isEmpty)
+        try store.close()
+    }
+
+    @Test("A watch tells of what waits for a message, and of what failed, also where the message was not shown before") func watchChanges() throws {
+        let folder = try Folder()
+        let store = try store(folder, ["one", "two", "three"])
+        let ids = try #require(try store.timeline(of: Self.chat)).messages.map(\.id)
+        store.setPending([Self.pending(1, .reactionSet(message: ids[1], emoji: "👍", isOn: true))], of: Self.chat)
+        var watch = TimelineWatch(Self.chat, limit: 1)
+        #expect(try watch.update(from: store).map(\.message.text) == ["three"] && watch.update(from: store).isEmpty)
+        let edit = Self.pending(2, .messageEdited(message: ids[0], text: "two"))
+        store.setPending([edit], of: Self.chat)
+        var changes = try watch.update(from: store)
+        #expect(changes.map(\.message.id) == [ids[0], ids[1]])
+        #expect(changes.map(\.message.pendingWrites) == [[.messageEdited], []] && changes[0].before == nil)
+        var failed = edit
+        failed.failure = Refusal(.notAuthor)
+        store.setPending([failed], of: Self.chat)
+        changes = try watch.update(from: store)
+        #expect(changes.map(\.message.id) == [ids[0]] && changes[0].message.failedWrites.count == 1 && changes[0].before?.pendingWrites.count == 1)
+        store.setPending([], of: Self.chat)
+        changes = try watch.update(from: store)
+        #expect(changes.map(\.message.id) == [ids[0]] && changes[0].message.failedWrites.isEmpty && changes[0].message.text == "one")
         try store.close()
     }
 }

@@ -126,6 +126,24 @@ import Testing
         }
     }
 
+    @Test("A scope of fewer, shorter or more newest parts takes nothing away of what was shown") func keeps() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            func texts(_ id: ConversationID) throws -> [String] { try #require(try device.store.timeline(of: id, limit: 300)).messages.map(\.text) }
+            try await settle(world, device, .newest(conversations: 2, messages: 5))
+            #expect(try texts(long) == (95..<100).map { "long \($0)" } && texts(old) == (55..<60).map { "old \($0)" })
+            for index in 100..<103 { try await world.hubStore.send("long \(index)", to: long, from: ada) }
+            try await settle(world, device, .newest(conversations: 1, messages: 2))
+            #expect(try texts(long) == (95..<103).map { "long \($0)" } && texts(old) == (55..<60).map { "old \($0)" })
+            // More than before: the parts are compared.
+            try await settle(world, device, .newest(conversations: 3, messages: 2))
+            #expect(try texts(long) == (95..<103).map { "long \($0)" } && texts(old) == (55..<60).map { "old \($0)" })
+            try await settle(world, device, .newest(conversations: 1, messages: 9))
+            #expect(try texts(long) == (94..<103).map { "long \($0)" } && texts(old) == (51..<60).map { "old \($0)" })
+        }
+    }
+
     @Test func whatIsShownStaysUntilTheHubHasShownItAnew() async throws {
         try await withWorld { world in
             let (long, _) = try await conversations(world)

@@ -53,6 +53,9 @@ extension ConversationStore {
     /// The conversations that are not shown just as they are confirmed.
     package var overlaidConversations: [ConversationID] { overlays.conversations }
 
+    /// The seqs of a conversation's messages to which something was done that the hub has not accepted.
+    package func unsettledSeqs(in conversation: ConversationID) throws -> [Seq] { try view(of: conversation) { $0.unsettledSeqs } }
+
     /// The reducers' state of a conversation as of its last folded event, for a peer that will not hold the whole log; `nil` if there is no such
     /// conversation. The same events give the same bytes.
     package func encodedBase(of conversation: ConversationID) throws -> (base: [UInt8], seq: Seq)? {

@@ -92,9 +92,11 @@ struct Overlaid: Sendable {
         let base = preview.flatMap { $0.baseSeq > held ? $0.start : nil }
         let confirmed = preview?.lastSeq ?? held
         var failures: [Seq: Refusal] = [:]
+        var failed: [UserID: Refusal] = [:]
         var creation: Unconfirmed?
         var seq = confirmed
         for one in pending {
+            if let failure = one.failure, failed[one.event.author] == nil { failed[one.event.author] = failure }
             guard one.isInConversation else { continue }
             seq += 1
             if let failure = one.failure { failures[seq] = failure }
@@ -103,7 +105,7 @@ struct Overlaid: Sendable {
         let made = confirmed == 0 ? self.made(id) : nil
         if let made, creation == nil { creation = made.failure.map { .failed($0) } ?? .pending }
         let marks = OverlayMarks(
-            confirmedSeq: confirmed, failures: failures, writes: OverlayMarks.Writes(pending), creation: creation, hole: base.map { held + 1...$0.seq },
+            confirmedSeq: confirmed, failures: failures, failed: failed, creation: creation, hole: base.map { held + 1...$0.seq },
             isHoleOpen: preview.map { !$0.isFirst } ?? true, below: below, hiddenPages: base?.pages ?? 0)
         let state = Conversations(over: below, base: base?.row, marks)
         for event in preview?.events ?? [] where event.seq > held { try state.apply(event) }
@@ -112,7 +114,7 @@ struct Overlaid: Sendable {
                 RecordedEvent(
                     log: .conversation(id), seq: 0, position: 0, origin: made.origin, hlc: made.origin.hlc, event: made.event, targetSeq: nil))
         }
-        try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)
+        marks.writes = try apply(to: state, id, marks, lookedAt: base == nil ? confirmed : held)
         return state
     }
 
@@ -136,7 +138,10 @@ struct Overlaid: Sendable {
     }
 
     /// `lookedAt`: messages up to here that are not found now are not going to be.
-    private func apply(to state: Conversations, _ id: ConversationID, _ marks: OverlayMarks, lookedAt: Seq) throws {
+    ///
+    /// - Returns: what is done to messages.
+    private func apply(to state: Conversations, _ id: ConversationID, _ marks: OverlayMarks, lookedAt: Seq) throws -> OverlayMarks.Writes {
+        var writes = OverlayMarks.Writes()
         var sent: [MessageID: Seq] = [:]
         var seq = marks.confirmedSeq
         for one in pending {
@@ -148,16 +153,17 @@ struct Overlaid: Sendable {
                 target = try message.replyTo.flatMap { try sent[$0] ?? find($0, state, id, lookedAt) }
                 sent[message.id] = seq
             case .conversationCreated where marks.creation != nil: target = nil
-            case _ where one.failure != nil: continue
             default:
                 target = try event.references.message.flatMap { try sent[$0] ?? find($0, state, id, lookedAt) }
+                if let target { writes.add(one, to: target) }
                 // What it is about is not here: it changes nothing.
-                if target == nil, event.references.message != nil { continue }
+                if one.failure != nil || target == nil && event.references.message != nil { continue }
             }
             // The hub's clock is not known yet, and would not be behind this one's: the event's own decides, and gives the conversation its place.
             try state.apply(
                 RecordedEvent(log: event.log, seq: seq, position: 0, origin: one.origin, hlc: one.origin.hlc, event: event, targetSeq: target))
         }
+        return writes
     }
 
     private func find(_ message: MessageID, _ state: Conversations, _ id: ConversationID, _ lookedAt: Seq) throws -> Seq? {

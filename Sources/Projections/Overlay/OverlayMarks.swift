@@ -5,10 +5,10 @@ final class OverlayMarks: Sendable {
     /// The seqs after it are provisional: they serve order and paging only.
     let confirmedSeq: Seq
     private let failures: [Seq: Refusal]
-    /// What was done to messages and is not accepted.
-    private let writes: Writes
+    /// What was done to messages and is not accepted. Set once, when the state has been made and before anybody else sees it.
+    nonisolated(unsafe) var writes = Writes()
     /// Whose events failed, with the first refusal of each.
-    var failed: [UserID: Refusal] { writes.users }
+    let failed: [UserID: Refusal]
     /// Of a conversation of which nothing is confirmed.
     let creation: Unconfirmed?
     /// Seqs that are missing, if it began with a base; what lies below them is in the state below.
@@ -20,12 +20,12 @@ final class OverlayMarks: Sendable {
     let hiddenPages: UInt64
 
     init(
-        confirmedSeq: Seq, failures: [Seq: Refusal], writes: Writes, creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
+        confirmedSeq: Seq, failures: [Seq: Refusal], failed: [UserID: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
         hiddenPages: UInt64
     ) {
         self.confirmedSeq = confirmedSeq
         self.failures = failures
-        self.writes = writes
+        self.failed = failed
         self.creation = creation
         self.hole = hole
         self.isHoleOpen = isHoleOpen
@@ -42,31 +42,38 @@ final class OverlayMarks: Sendable {
 
     func mark(_ message: inout Message) {
         let unconfirmed = unconfirmed(message.seq)
-        let failed = writes.failed.isEmpty ? nil : writes.failed[message.id]
-        // Of a message that waits itself, all that was done to it does.
-        let pending = writes.pending.isEmpty || unconfirmed != nil ? nil : writes.pending[message.id]
-        if unconfirmed == nil, failed == nil, pending == nil { return }
+        let writes = writes(message.seq)
+        if unconfirmed == nil, writes == nil { return }
         var details = message.details ?? Message.Details()
         details.unconfirmed = unconfirmed
-        details.failedWrites = failed ?? []
-        details.pendingWrites = pending ?? []
+        details.failedWrites = writes?.failed ?? []
+        // Of a message that waits itself, all that was done to it does.
+        details.pendingWrites = unconfirmed == nil ? writes?.pending ?? [] : []
         message.details = details
         if let unconfirmed { message.state = Self.state(message.state, unconfirmed) }
     }
+
+    private func writes(_ seq: Seq) -> Writes.OfOne? { writes.all.isEmpty ? nil : writes.all[seq] }
 
     /// What the lobby says of the conversation as such.
     func unconfirmed(for user: UserID) -> Unconfirmed? { failed[user].map { .failed($0) } ?? creation }
 
     func mark(_ last: inout LobbyRow.LastMessage) {
-        guard let unconfirmed = unconfirmed(last.seq) else { return }
+        guard let unconfirmed = unconfirmed(last.seq) else {
+            last.pendingWrites = writes(last.seq)?.pending ?? []
+            return
+        }
         last.unconfirmed = unconfirmed
         last.state = Self.state(last.state, unconfirmed)
     }
 
-    static func stale(_ message: Message) -> Message {
+    /// A message below the hole. What was done to it since it was held is not shown on it, as what others did is not; that it waits, or failed, is.
+    func stale(_ message: Message) -> Message {
         var message = message
         var details = message.details ?? Message.Details()
         details.isStale = true
+        details.failedWrites = writes(message.seq)?.failed ?? []
+        details.pendingWrites = writes(message.seq)?.pending ?? []
         message.details = details
         return message
     }
@@ -75,24 +82,23 @@ final class OverlayMarks: Sendable {
 extension OverlayMarks {
     /// What a conversation's unconfirmed events do to messages.
     struct Writes {
-        /// By the message, of other kinds than the sending.
-        fileprivate private(set) var failed: [MessageID: [FailedWrite]] = [:]
-        fileprivate private(set) var pending: [MessageID: [Event.Kind]] = [:]
-        /// Whose events failed, with the first refusal of each.
-        fileprivate private(set) var users: [UserID: Refusal] = [:]
+        /// To one message, of other kinds than the sending.
+        struct OfOne {
+            var failed: [FailedWrite] = []
+            var pending: [Event.Kind] = []
+        }
 
-        init(_ events: [PendingEvent]) {
-            for one in events {
-                if let refusal = one.failure, users[one.event.author] == nil { users[one.event.author] = refusal }
-                guard let kind = one.event.content.kind, kind != .messageSent, let message = one.event.references.message else { continue }
-                if let refusal = one.failure {
-                    let write = FailedWrite(kind: kind, refusal: refusal)
-                    // Of a stream's chunks, one tells all.
-                    let isTold = failed[message]?.contains { $0.kind == kind && $0.refusal.code == refusal.code } ?? false
-                    if !isTold { failed[message, default: []].append(write) }
-                } else if Self.changesMessage(kind), !(pending[message]?.contains(kind) ?? false) {
-                    pending[message, default: []].append(kind)
-                }
+        /// By the seq at which the message stands.
+        private(set) var all: [Seq: OfOne] = [:]
+
+        mutating func add(_ one: PendingEvent, to target: Seq) {
+            guard let kind = one.event.content.kind else { return }
+            if let refusal = one.failure {
+                // Of a stream's chunks, one tells all.
+                let isTold = all[target]?.failed.contains { $0.kind == kind && $0.refusal.code == refusal.code } ?? false
+                if !isTold { all[target, default: OfOne()].failed.append(FailedWrite(kind: kind, refusal: refusal)) }
+            } else if Self.changesMessage(kind), !(all[target]?.pending.contains(kind) ?? false) {
+                all[target, default: OfOne()].pending.append(kind)
             }
         }
 

@@ -96,7 +96,7 @@ extension Conversations {
     package func message(_ id: ConversationID, at seq: Seq) throws -> (message: Message, receipts: Receipts)? {
         try rows.lend(id) { row -> (Message, Receipts)? in
             if let hole = overlay?.hole, seq <= hole.upperBound {
-                return try overlay?.below.message(id, at: seq).map { (OverlayMarks.stale($0.message), row.receipts) }
+                return try overlay.flatMap { overlay in try overlay.below.message(id, at: seq).map { (overlay.stale($0.message), row.receipts) } }
             }
             guard let number = try page(of: seq, id, row) else { return nil }
             return try readPage(number, id, row) { [overlay] page in
@@ -120,7 +120,7 @@ extension Conversations {
                 if let found { return (found, row.receipts) }
             }
             guard let overlay, overlay.hole != nil else { return nil }
-            return try overlay.below.message(id, message).map { (OverlayMarks.stale($0.message), row.receipts) }
+            return try overlay.below.message(id, message).map { (overlay.stale($0.message), row.receipts) }
         } ?? nil
     }
 
@@ -148,6 +148,9 @@ extension Conversations {
         return try overlay.below.seq(of: message, in: id, after: known)
     }
 
+    /// The seqs of messages to which something was done that the hub has not accepted.
+    package var unsettledSeqs: [Seq] { overlay.map { Array($0.writes.all.keys) } ?? [] }
+
     package func receipts(_ id: ConversationID) throws -> Receipts? { try rows.lend(id) { $0.receipts } }
 
     /// What an attribute of a conversation is; `nil` if it has none of the name, or there is no such conversation.
@@ -158,15 +161,15 @@ extension Conversations {
 
     private func messages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
         let held = try heldMessages(before: seq, limit, id, row)
-        guard overlay?.hole != nil, held.count < limit else { return held }
+        guard let overlay, overlay.hole != nil, held.count < limit else { return held }
         let stale = try belowHole(id) { try $0.heldMessages(before: seq, limit - held.count, id, $1) } ?? []
-        return stale.map(OverlayMarks.stale) + held
+        return stale.map(overlay.stale) + held
     }
 
     private func messages(from seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {
-        guard let hole = overlay?.hole, seq <= hole.upperBound else { return try heldMessages(from: seq, limit, id, row) }
+        guard let overlay, let hole = overlay.hole, seq <= hole.upperBound else { return try heldMessages(from: seq, limit, id, row) }
         let stale = try belowHole(id) { try $0.heldMessages(from: seq, limit, id, $1) } ?? []
-        return stale.map(OverlayMarks.stale) + (try heldMessages(from: hole.upperBound + 1, limit - stale.count, id, row))
+        return stale.map(overlay.stale) + (try heldMessages(from: hole.upperBound + 1, limit - stale.count, id, row))
     }
 
     private func heldMessages(before seq: Seq, _ limit: Int, _ id: ConversationID, _ row: LentRow) throws -> [Message] {

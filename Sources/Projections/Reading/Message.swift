@@ -172,6 +172,8 @@ public struct LobbyRow: Sendable, Hashable {
         public var snippet: String
         /// As `Message.unconfirmed`.
         public var unconfirmed: Unconfirmed?
+        /// As `Message.pendingWrites`.
+        public var pendingWrites: [Event.Kind] = []
     }
     public var conversation: ConversationID
     public var kind: Event.ConversationKind

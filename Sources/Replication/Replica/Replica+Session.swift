@@ -4,7 +4,8 @@ extension Replica {
     /// Begins a session over a transport.
     ///
     /// - Parameters:
-    ///   - scope: what is asked for. A service account's replica (``ReplicaOptions/isService``) asks for everything, whatever is said here.
+    ///   - scope: what is asked for. A service account's replica (``ReplicaOptions/isService``) asks for everything, whatever is said here, and one that holds
+    ///     newest parts for no fewer and no shorter ones than before.
     ///   - send: takes whole messages, in order, never two at once; must not wait.
     ///   - close: is called at most once, after the last `send`.
     ///   - observe: is told what happens, in order.
@@ -13,7 +14,14 @@ extension Replica {
         observe: @escaping @Sendable (ReplicaEvent) -> Void
     ) -> ReplicaConnection {
         // Of a conversation that its account has no part in, nothing else would ever come back.
-        ReplicaConnection(self, token: token, scope: isService ? .everything : scope, send: send, close: close, observe: observe)
+        ReplicaConnection(self, token: token, scope: isService ? .everything : keeping(scope), send: send, close: close, observe: observe)
+    }
+
+    /// A scope that gives up nothing of the newest parts that another one brought: what a device has shown does not vanish.
+    private func keeping(_ scope: Scope) -> Scope {
+        // What cannot be read fails, and says why, when HELLO is made.
+        guard case .newest(let conversations, let messages) = scope, case .newest(let before, let messagesBefore)? = try? savedScope() else { return scope }
+        return .newest(conversations: max(conversations, before), messages: max(messages, messagesBefore))
     }
 
     func hello(token: String, scope: Scope) throws -> Hello {

@@ -71,6 +71,7 @@ extension JSONLine {
             line.add("sent_at", Timestamp.string(last.sentAt))
             line.add("snippet", last.snippet)
             line.addFailure(last.unconfirmed)
+            if !last.pendingWrites.isEmpty { line.add("pending_writes", last.pendingWrites.map(Self.line)) }
             add("last_message", line)
         } else {
             addNull("last_message")

@@ -82,12 +82,14 @@ struct TimelineFeed {
             return message.unconfirmed == nil ? " was sent" : message.unconfirmed == .pending ? " is sent again" : " was not accepted"
         }
         if before.failedWrites.count < message.failedWrites.count { return ", what was done to it was not accepted" }
-        if before.pendingWrites.count > message.pendingWrites.count, before.text == message.text, before.state == message.state,
-            before.reactions == message.reactions
-        {
-            return ", what was done to it was sent"
+        if before.text == message.text, before.state == message.state, before.reactions == message.reactions {
+            if before.pendingWrites.count > message.pendingWrites.count { return ", what was done to it was sent" }
+            if before.failedWrites.count > message.failedWrites.count { return ", what had failed was given up" }
+            return " was changed"
         }
+        if before.failedWrites.count > message.failedWrites.count { return ", what had failed is sent again" }
         if before.state == .streaming { return " ended" }
+        if before.state == .deleted { return ", its deletion was withdrawn" }
         if message.state == .deleted { return " was deleted" }
         if message.state == .erased { return " was erased" }
         return before.text == message.text ? ", reactions" : " was edited"

@@ -54,6 +54,7 @@ struct TimelineWatch {
         }
         receipts = page.receipts
         let isFirst = seq == 0
+        let isOverlaid = store.overlaidConversations.contains(conversation)
         var touched = Set(isFirst ? page.messages.map(\.seq) : [])
         var hasReceipts = false
         if !isFirst, page.seq > seq {
@@ -71,7 +72,17 @@ struct TimelineWatch {
         // No event tells of what was erased: so what was shown is looked at again, if it is much when no event says why the store changed.
         if !isFirst, page.seq == seq || shown.count <= Self.rememberedMax { touched.formUnion(shown.keys) }
         // What is pending is in no log, nor is a preview.
-        if store.overlaidConversations.contains(conversation) { touched.formUnion(page.messages.map(\.seq)) }
+        if isOverlaid { touched.formUnion(page.messages.map(\.seq)) }
+        // What waits, or failed, for messages further back is there at first, and news from then on.
+        let unsettled = isOverlaid ? try store.unsettledSeqs(in: conversation) : []
+        if isFirst {
+            for seq in unsettled where !touched.contains(seq) {
+                guard let message = try store.message(in: conversation, at: seq), message.unconfirmed == nil else { continue }
+                shown[seq] = Shown(message, page.receipts)
+            }
+        } else {
+            touched.formUnion(unsettled)
+        }
         seq = max(seq, page.seq)
         if hasReceipts { touched.formUnion(shown.keys) }
         let onPage = Dictionary(uniqueKeysWithValues: page.messages.map { ($0.seq, $0) })

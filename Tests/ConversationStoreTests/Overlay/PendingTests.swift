@@ -163,6 +163,7 @@ import Testing
         #expect(page.messages[1].failedWrites == [FailedWrite(kind: .messageEdited, refusal: Refusal(.messageDeleted))] && page.messages[0].details == nil)
         #expect(page.messages[1].state == .complete && page.messages[1].unconfirmed == nil && page.messages[1].pendingWrites.isEmpty)
         #expect(row.unconfirmed == .failed(refusal))
+        #expect(try replica.unsettledSeqs(in: chat(1)) == [page.messages[1].seq])
         // What a model is told was said.
         #expect(try replica.contextWindow(of: chat(1), budget: 1000)?.messages.map(\.text) == ["0", "1", "2", "more"])
         replica.setPending([sent], of: chat(1))
