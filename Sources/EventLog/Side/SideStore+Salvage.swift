@@ -20,6 +20,13 @@ extension SideStore {
         /// Whether the last commit may not be in it: LMDB keeps the state before it too, and that one was read.
         fileprivate var mayBeBehind = false
 
+        fileprivate func telling(_ problems: [String], mayBeBehind: Bool) -> Self {
+            var told = self
+            told.problems = problems + told.problems
+            told.mayBeBehind = mayBeBehind
+            return told
+        }
+
         package var names: [TableName] { tables.keys.sorted() }
         package var isSound: Bool { problems.isEmpty && tables.values.allSatisfy(\.isWhole) }
 
@@ -47,12 +54,31 @@ extension SideStore {
     ///
     /// - Parameter names: the tables that it was made with: their own names have no checksum.
     package static func salvage(directory: String, tables names: [TableName] = []) throws -> Salvaged {
-        let file = try DataFile(path: path(directory))
-        let found = file.check().problems
+        var file = try DataFile(path: path(directory))
+        let problems = file.check().problems
+        let told = problems.map { "\(fileName): \($0)" }
+        // What the damaged page says of its root is not what is wrong with it, if all is there that it leads to.
+        let isNewerDamaged = file.isNewerMetaDamaged
+        if isNewerDamaged, let whole = salvage(&file, at: .newer, names), whole.isSound { return whole.telling(told, mayBeBehind: false) }
+        let result = salvage(file, names)
+        if !isNewerDamaged, !problems.isEmpty, !result.isSound {
+            // The page may be wrong in how far the file goes; or in its root, and lead to one that was given up before.
+            if let whole = salvage(&file, at: .newer, names), whole.isSound { return whole.telling(told, mayBeBehind: true) }
+            if result.tables.isEmpty, let older = salvage(&file, at: .older, names) { return older.telling(told, mayBeBehind: true) }
+        }
+        var found = result.telling(told, mayBeBehind: problems.contains { $0.kind == .meta || $0.kind == .metaOrder })
+        found.mayHideTables = result.mayHideTables || problems.contains { ArchiveCheck.isFatal($0.kind) }
+        return found
+    }
+
+    private static func salvage(_ file: inout DataFile, at age: DataFile.CommitAge, _ names: [TableName]) -> Salvaged? {
+        guard file.beginAtRoot(of: age) else { return nil }
+        defer { file.foundRoot = nil }
+        return salvage(file, names)
+    }
+
+    private static func salvage(_ file: borrowing DataFile, _ names: [TableName]) -> Salvaged {
         var result = Salvaged()
-        result.problems = found.map { "\(fileName): \($0)" }
-        result.mayHideTables = found.contains { ArchiveCheck.isFatal($0.kind) }
-        result.mayBeBehind = found.contains { $0.kind == .meta || $0.kind == .metaOrder }
         for (name, entries) in file.namedEntries(isLenient: true) {
             var table = Salvaged.Table()
             // What leads to a record may be damaged, and lead to another one: then that is met twice, and this only where pages are read through.

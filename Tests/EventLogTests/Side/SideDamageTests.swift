@@ -159,6 +159,37 @@ import Testing
         #expect(now["a"]! == Dictionary(uniqueKeysWithValues: salvaged["a"].records.map { ($0.key, $0.value) }))
     }
 
+    @Test("Of the last commit's meta page each bit may be wrong: what that commit wrote is found, but where the bit says which commit or root it is") func meta()
+        throws
+    {
+        let path = directory.store, file = SideStore.path(path)
+        let (now, _) = try build(path)
+        let sound = try File(file, O_RDONLY).read(File(file, O_RDONLY).size, at: 0)
+        func commit(_ meta: Int) -> UInt64 { sound.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: meta * 4096 + 144, as: UInt64.self) } }
+        let newest = commit(0) > commit(1) ? 0 : 1
+        var counts = (found: 0, behind: 0)
+        for bit in 0..<152 * 8 {
+            var bytes = sound
+            bytes[newest * 4096 + bit / 8] ^= 1 << UInt8(bit % 8)
+            try bytes.withUnsafeBytes { try File(file, O_RDWR).write($0, at: 0) }
+            let salvaged = try SideStore.salvage(directory: path, tables: Self.tables)
+            let isFound = Self.tables.allSatisfy { name in
+                now[name]! == Dictionary(uniqueKeysWithValues: salvaged[name].records.map { ($0.key, $0.value) })
+            }
+            if isFound {
+                counts.found += 1
+            } else {
+                counts.behind += 1
+                #expect(salvaged.losses(of: Self.tables).first == "sync: its last commit", "bit \(bit)")
+                // The root, and the commit's number.
+                let isPlace = 128..<136 ~= bit / 8 || 144..<152 ~= bit / 8
+                #expect(isPlace, "bit \(bit)")
+                #expect(Self.tables.allSatisfy { salvaged[$0].isWhole && !salvaged[$0].records.isEmpty }, "bit \(bit)")
+            }
+        }
+        #expect(counts.found >= (152 - 16) * 8, "\(counts)")
+    }
+
     @Test("A record that does not match its checksum is counted, and the others of its table are kept") func oneRecord() throws {
         let path = directory.store
         let (now, _) = try build(path)

@@ -121,6 +121,34 @@ extension DataFile {
         foundRoot = best?.root
     }
 
+    /// Which of the last two commits' meta pages.
+    enum CommitAge { case newer, older }
+
+    /// Has salvage begin where a meta page says that its main database lies, whatever else is wrong with that page: of the newer one, the older one does not
+    /// know the last commit.
+    ///
+    /// - Returns: whether there is a root of a main database. Nothing vouches for the place: whether all that it leads to is sound is for the caller to judge.
+    mutating func beginAtRoot(of age: CommitAge) -> Bool {
+        let (newer, older) = metasByAge()
+        guard let pageBytes = newer.pageBytes ?? older.pageBytes, newer.transactionID == older.transactionID &+ 1 else { return false }
+        let meta = age == .newer ? newer : older
+        guard meta.failure == nil, fileBytes >= 3 * UInt64(pageBytes), (2..<fileBytes / UInt64(pageBytes)).contains(meta.main.root) else { return false }
+        foundRoot = withUnsafeTemporaryAllocation(byteCount: pageBytes, alignment: 8) { buffer in
+            let position = meta.main.root * UInt64(pageBytes)
+            guard PageReader(descriptor: descriptor).read(pageBytes, at: position, into: buffer.baseAddress!) == nil else { return nil }
+            return rootPage(meta.main.root, UnsafeRawPointer(buffer.baseAddress!), pageBytes: pageBytes)
+        }
+        return foundRoot != nil
+    }
+
+    /// Whether the newer of the meta pages says by itself that it is damaged.
+    var isNewerMetaDamaged: Bool { metasByAge().newer.fault() != nil }
+
+    private borrowing func metasByAge() -> (newer: Meta, older: Meta) {
+        let metas = readMetas()
+        return metas.first.transactionID > metas.second.transactionID ? (metas.first, metas.second) : (metas.second, metas.first)
+    }
+
     private borrowing func rootPages(pageBytes: Int) -> [RootPage] {
         let pages = fileBytes / UInt64(pageBytes)
         guard pages > 2 else { return [] }
@@ -133,24 +161,27 @@ extension DataFile {
                 guard reader.read(count * pageBytes, at: first * UInt64(pageBytes), into: buffer.baseAddress!) == nil else { continue }
                 for index in 0..<count {
                     let page = UnsafeRawPointer(buffer.baseAddress! + index * pageBytes)
-                    // Most leaves are told by their first node: a walk has a bitmap of all pages.
-                    guard page.loadUnaligned(as: UInt64.self) == first + UInt64(index),
-                        page.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == PageLayout.leafFlag,
-                        let node = Page(leaf: page, number: first + UInt64(index), pageBytes: pageBytes)?.node(at: 0),
-                        node.flags == PageLayout.databaseNode
-                    else { continue }
-                    let root = RootPage(number: first + UInt64(index), lastPage: pages - 1, pageBytes: pageBytes)
-                    let walk = walk(from: root)
-                    var isRoot = true
-                    walk.walk(root.tree) { entry in
-                        if case .failure = entry.databaseRecord(lastPage: root.lastPage) { isRoot = false }
-                        return isRoot
-                    }
-                    if isRoot && walk.problems.list.isEmpty { found.append(root) }
+                    if let root = rootPage(first + UInt64(index), page, pageBytes: pageBytes) { found.append(root) }
                 }
             }
         }
         return found
+    }
+
+    /// A page as the root of a main database, if it may be one.
+    private borrowing func rootPage(_ number: UInt64, _ page: UnsafeRawPointer, pageBytes: Int) -> RootPage? {
+        // Most leaves are told by their first node: a walk has a bitmap of all pages.
+        guard page.loadUnaligned(as: UInt64.self) == number, page.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == PageLayout.leafFlag,
+            let node = Page(leaf: page, number: number, pageBytes: pageBytes)?.node(at: 0), node.flags == PageLayout.databaseNode
+        else { return nil }
+        let root = RootPage(number: number, lastPage: fileBytes / UInt64(pageBytes) - 1, pageBytes: pageBytes)
+        let walk = walk(from: root)
+        var isRoot = true
+        walk.walk(root.tree) { entry in
+            if case .failure = entry.databaseRecord(lastPage: root.lastPage) { isRoot = false }
+            return isRoot
+        }
+        return isRoot && walk.problems.list.isEmpty ? root : nil
     }
 }
 
