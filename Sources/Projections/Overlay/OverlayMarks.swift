@@ -20,8 +20,8 @@ final class OverlayMarks: Sendable {
     let hiddenPages: UInt64
 
     init(
-        confirmedSeq: Seq, failures: [Seq: Refusal], failed: [UserID: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool, below: Conversations,
-        hiddenPages: UInt64
+        confirmedSeq: Seq, failures: [Seq: Refusal], failed: [UserID: Refusal], creation: Unconfirmed?, hole: ClosedRange<Seq>?, isHoleOpen: Bool,
+        below: Conversations, hiddenPages: UInt64
     ) {
         self.confirmedSeq = confirmedSeq
         self.failures = failures

@@ -91,8 +91,8 @@ struct LobbyView {
         guard let last = row.lastMessage else { return (row.unconfirmed.map { "No messages yet \($0.word)" } ?? "No messages yet", .dim) }
         let isOwn = last.author == user
         let needsName = row.kind == .group || row.participants.count > 2 || last.role == .system || last.role == .tool
-        let name =
-            (isOwn ? "You: " : needsName ? TextWrap.oneLine(last.author.string) + ": " : "") + (last.pendingWrites.isEmpty ? "" : Unconfirmed.pending.word + " ")
+        let who = isOwn ? "You: " : needsName ? TextWrap.oneLine(last.author.string) + ": " : ""
+        let name = last.pendingWrites.isEmpty ? who : who + Unconfirmed.pending.word + " "
         let snippet = TextWrap.oneLine(last.snippet)
         if case .failed? = row.unconfirmed, last.state != .failed { return (row.unconfirmed!.word + " " + name + snippet, .red) }
         return switch last.state {

@@ -159,9 +159,7 @@ import Testing
         #expect(now["a"]! == Dictionary(uniqueKeysWithValues: salvaged["a"].records.map { ($0.key, $0.value) }))
     }
 
-    @Test("Of the last commit's meta page each bit may be wrong: what that commit wrote is found, but where the bit says which commit or root it is") func meta()
-        throws
-    {
+    @Test("Each bit of the last commit's meta page may be wrong: all is found, but where it says which commit or root it is") func meta() throws {
         let path = directory.store, file = SideStore.path(path)
         let (now, _) = try build(path)
         let sound = try File(file, O_RDONLY).read(File(file, O_RDONLY).size, at: 0)
