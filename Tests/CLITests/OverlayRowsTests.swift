@@ -188,6 +188,18 @@ import Testing
         store.setPending([], of: Self.chat)
         changes = try watch.update(from: store)
         #expect(changes.map(\.message.id) == [ids[0]] && changes[0].message.failedWrites.isEmpty && changes[0].message.text == "one")
+        // What is pending itself, and above the page, is no news; nor is a failed change that lies further back than is remembered.
+        let own = Self.text(4, "own")
+        let ownEdit = Self.pending(5, .messageEdited(message: MessageID(high: 9, low: 4), text: "mine"))
+        store.setPending([failed, own, ownEdit, Self.text(6, "last")], of: Self.chat)
+        watch = TimelineWatch(Self.chat, limit: 1)
+        #expect(try watch.update(from: store).map(\.message.text) == ["last"] && watch.update(from: store).isEmpty)
+        for _ in 0..<20 {
+            let texts = (0..<60).map { Event.Content.messageSent(.init(id: .random(), role: .user, text: "\($0)")) }
+            _ = try store.log.appendBlocking(texts.map { Submission(Event(conversation: Self.chat, author: Self.bob, content: $0)) })
+            #expect(try watch.update(from: store).allSatisfy { $0.message.id != ids[0] })
+        }
+        #expect(try watch.update(from: store).isEmpty)
         try store.close()
     }
 }

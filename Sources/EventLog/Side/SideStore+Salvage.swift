@@ -60,13 +60,16 @@ extension SideStore {
         // What the damaged page says of its root is not what is wrong with it, if all is there that it leads to.
         let isNewerDamaged = file.isNewerMetaDamaged
         if isNewerDamaged, let whole = salvage(&file, at: .newer, names), whole.isSound { return whole.telling(told, mayBeBehind: false) }
+        // Its root was given up, as the list of free pages says: it is that of an earlier commit.
+        let isGivenUp = !isNewerDamaged && problems.contains { $0.kind == .pageUsedTwice && $0.page == file.newerRoot }
+        if isGivenUp, let older = salvage(&file, at: .older, names), older.isSound { return older.telling(told, mayBeBehind: true) }
         let result = salvage(file, names)
         if !isNewerDamaged, !problems.isEmpty, !result.isSound {
             // The page may be wrong in how far the file goes; or in its root, and lead to one that was given up before.
             if let whole = salvage(&file, at: .newer, names), whole.isSound { return whole.telling(told, mayBeBehind: true) }
             if result.tables.isEmpty, let older = salvage(&file, at: .older, names) { return older.telling(told, mayBeBehind: true) }
         }
-        var found = result.telling(told, mayBeBehind: problems.contains { $0.kind == .meta || $0.kind == .metaOrder })
+        var found = result.telling(told, mayBeBehind: isGivenUp || problems.contains { $0.kind == .meta || $0.kind == .metaOrder })
         found.mayHideTables = result.mayHideTables || problems.contains { ArchiveCheck.isFatal($0.kind) }
         return found
     }

@@ -51,6 +51,8 @@ struct Overlaid: Sendable {
 
     mutating func setPreview(_ preview: Preview?) {
         self.preview = preview
+        // It may have what was looked for.
+        targets.withLock { targets in targets = targets.filter { $0.value.seq != nil } }
         forget()
     }
 

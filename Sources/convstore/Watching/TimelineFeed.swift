@@ -82,12 +82,12 @@ struct TimelineFeed {
             return message.unconfirmed == nil ? " was sent" : message.unconfirmed == .pending ? " is sent again" : " was not accepted"
         }
         if before.failedWrites.count < message.failedWrites.count { return ", what was done to it was not accepted" }
-        if before.text == message.text, before.state == message.state, before.reactions == message.reactions {
-            if before.pendingWrites.count > message.pendingWrites.count { return ", what was done to it was sent" }
-            if before.failedWrites.count > message.failedWrites.count { return ", what had failed was given up" }
-            return " was changed"
+        if before.failedWrites.count > message.failedWrites.count {
+            return message.pendingWrites.count > before.pendingWrites.count ? ", what had failed is sent again" : ", what had failed was given up"
         }
-        if before.failedWrites.count > message.failedWrites.count { return ", what had failed is sent again" }
+        if before.text == message.text, before.state == message.state, before.reactions == message.reactions {
+            return before.pendingWrites.count > message.pendingWrites.count ? ", what was done to it was sent" : " was changed"
+        }
         if before.state == .streaming { return " ended" }
         if before.state == .deleted { return ", its deletion was withdrawn" }
         if message.state == .deleted { return " was deleted" }

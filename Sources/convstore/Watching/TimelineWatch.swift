@@ -74,11 +74,10 @@ struct TimelineWatch {
         // What is pending is in no log, nor is a preview.
         if isOverlaid { touched.formUnion(page.messages.map(\.seq)) }
         // What waits, or failed, for messages further back is there at first, and news from then on.
-        let unsettled = isOverlaid ? try store.unsettledSeqs(in: conversation) : []
+        let unsettled = isOverlaid ? try Set(store.unsettledSeqs(in: conversation).filter { $0 <= page.seq }) : []
         if isFirst {
             for seq in unsettled where !touched.contains(seq) {
-                guard let message = try store.message(in: conversation, at: seq), message.unconfirmed == nil else { continue }
-                shown[seq] = Shown(message, page.receipts)
+                if let message = try store.message(in: conversation, at: seq) { shown[seq] = Shown(message, page.receipts) }
             }
         } else {
             touched.formUnion(unsettled)
@@ -102,7 +101,8 @@ struct TimelineWatch {
             changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }
         changes += try changesOffPage(page, store)
-        while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.min() { shown[oldest] = nil }
+        // What is looked at each time must be remembered, or it would be news each time.
+        while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.lazy.filter({ !unsettled.contains($0) }).min() { shown[oldest] = nil }
         return changes
     }
 

@@ -186,6 +186,15 @@ import Testing
             }
         }
         #expect(counts.found >= (152 - 16) * 8, "\(counts)")
+        // The root of the commit before, all of which is there still.
+        var bytes = sound
+        let (root, older) = (newest * 4096 + 128, (1 - newest) * 4096 + 128)
+        bytes.replaceSubrange(root..<root + 8, with: sound[older..<older + 8])
+        try bytes.withUnsafeBytes { try File(file, O_RDWR).write($0, at: 0) }
+        let salvaged = try SideStore.salvage(directory: path, tables: Self.tables)
+        #expect(salvaged.losses(of: Self.tables) == ["sync: its last commit"] && Self.tables.allSatisfy { salvaged[$0].isWhole })
+        let isOlder = Self.tables.contains { name in now[name]! != Dictionary(uniqueKeysWithValues: salvaged[name].records.map { ($0.key, $0.value) }) }
+        #expect(isOlder)
     }
 
     @Test("A record that does not match its checksum is counted, and the others of its table are kept") func oneRecord() throws {

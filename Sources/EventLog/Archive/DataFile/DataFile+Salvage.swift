@@ -144,6 +144,12 @@ extension DataFile {
     /// Whether the newer of the meta pages says by itself that it is damaged.
     var isNewerMetaDamaged: Bool { metasByAge().newer.fault() != nil }
 
+    /// Where the newer of the meta pages says that its main database lies; nil if it says the same of its free list.
+    var newerRoot: UInt64? {
+        let newer = metasByAge().newer
+        return newer.main.root == newer.free.root ? nil : newer.main.root
+    }
+
     private borrowing func metasByAge() -> (newer: Meta, older: Meta) {
         let metas = readMetas()
         return metas.first.transactionID > metas.second.transactionID ? (metas.first, metas.second) : (metas.second, metas.first)
