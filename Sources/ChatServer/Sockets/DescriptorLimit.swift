@@ -6,7 +6,7 @@
 
 /// How many files and sockets this process may have open.
 ///
-/// In a file of its own: beside NIO the same C types come from two modules, and a build from nothing fails.
+/// In a file of its own, without NIO: of the same C types that come from two modules, one file must see one (`lenient` in Package.swift).
 enum DescriptorLimit {
     static var now: Int {
         var limit = rlimit()
