@@ -144,6 +144,27 @@ import Testing
         }
     }
 
+    @Test("However much was said since, a scope of more or longer parts takes nothing away of what was shown", arguments: [3, 40, 1_200], [2, 30])
+    func widens(since: Int, messages: Int) async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob)
+            func texts(_ id: ConversationID) throws -> [String] { try #require(try device.store.timeline(of: id, limit: 3000)).messages.map(\.text) }
+            try await settle(world, device, .newest(conversations: 2, messages: 5))
+            for index in 100..<100 + since { try await world.hubStore.send("long \(index)", to: long, from: ada) }
+            let before = try texts(old)
+            try await settle(world, device, .newest(conversations: 3, messages: UInt64(messages)))
+            let first = min(95, 100 + since - messages)
+            #expect(try texts(long) == (first..<100 + since).map { "long \($0)" })
+            #expect(try texts(old).suffix(5) == before)
+            try await settle(world, device, .mine)
+            for id in [long, old] {
+                #expect(try device.store.log.head(of: .conversation(id)) == world.hubStore.log.head(of: .conversation(id)))
+            }
+            #expect(try device.lostEvents().isEmpty && device.store.isFold())
+        }
+    }
+
     @Test func whatIsShownStaysUntilTheHubHasShownItAnew() async throws {
         try await withWorld { world in
             let (long, _) = try await conversations(world)

@@ -55,6 +55,26 @@ import Testing
         }
     }
 
+    @Test("of a newest part that a restored hub has the beginning of, that stays, however much was said since", arguments: [0, 5, 60])
+    func beginning(_ since: Int) async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var device = try await world.heal(world.device(bob), scope: newest)
+            for index in 0..<3 { try await world.hubStore.send("kept \(index)", to: chat, from: ada) }
+            try world.backUpHub()
+            for index in 0..<4 { try await world.hubStore.send("lost \(index)", to: chat, from: ada) }
+            device = try await world.heal(device, scope: newest)
+            try world.restoreHub()
+            for index in 0..<since { try await world.hubStore.send("new \(index)", to: chat, from: ada) }
+            device = try await world.heal(device, scope: newest)
+            let shown = try device.store.timeline(of: chat, .newest, limit: 300)!.messages.map(\.text)
+            #expect(shown == (90..<100).map { "message \($0)" } + (0..<3).map { "kept \($0)" } + (0..<since).map { "new \($0)" })
+            #expect(try texts(device.lostEvents()).sorted() == (0..<4).map { "lost \($0)" })
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+        }
+    }
+
     private func newestEvents(_ device: Replica, _ chat: ConversationID) throws -> [RecordedEvent] {
         try device.store.timeline(of: chat, .newest, limit: 10)!.messages.map {
             RecordedEvent(

@@ -27,11 +27,29 @@ struct Previews {
         var lastSeq: Seq { baseSeq + Seq(shown.events.count) }
     }
 
+    /// What the hub has behind some seq of a suspect part, as it comes: when it has reached the fresh part, the two are one, and nothing that was shown goes.
+    fileprivate struct Bridge {
+        /// It begins behind this seq.
+        var begin: Seq
+        var events: [RecordedEvent] = []
+        var lastSeq: Seq { begin + Seq(events.count) }
+    }
+
+    /// What came of taking something.
+    struct Taken {
+        /// What is shown now, with all that it was put behind if that was not shown by then.
+        var shown: [RecordedEvent] = []
+        /// What must be asked for, so that what was shown before need not go.
+        var missing: ClosedRange<Seq>?
+    }
+
     private let side: SideStore
     private var parts: [ConversationID: Part] = [:]
     /// What the hub shows anew in the place of suspect or outgrown parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
     /// would be gone until then, and for long if the line broke in between.
     private var fresh: [ConversationID: Part] = [:]
+    /// What comes of what lies between a suspect part and a fresh one that begins behind it.
+    private var bridges: [ConversationID: Bridge] = [:]
     /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
     private(set) var areVouched: Bool
 
@@ -107,7 +125,9 @@ struct Previews {
     /// How many of some seqs of a log stand here.
     func count(of seqs: Range<Seq>, in log: LogID) -> Int {
         guard case .conversation(let id) = log else { return 0 }
-        let held = [parts[id], fresh[id]].compactMap { part in part.map { seqs.clamped(to: $0.baseSeq + 1..<$0.lastSeq + 1) } }.filter { !$0.isEmpty }
+        let old = parts[id].map { $0.baseSeq + 1..<max($0.lastSeq, bridges[id]?.lastSeq ?? 0) + 1 }
+        let new = fresh[id].map { $0.baseSeq + 1..<$0.lastSeq + 1 }
+        let held = [old, new].compactMap { $0.map { seqs.clamped(to: $0) } }.filter { !$0.isEmpty }
         let both = held.count == 2 ? held[0].clamped(to: held[1]).count : 0
         return held.reduce(0) { $0 + $1.count } - both
     }
@@ -116,6 +136,18 @@ struct Previews {
     func lastSeq(of log: LogID) -> Seq {
         guard case .conversation(let id) = log else { return 0 }
         return parts[id]?.lastSeq ?? 0
+    }
+
+    /// The last seq of a log's part that another may go on from; 0: there is none, or what will take its place is coming.
+    func settledSeq(of log: LogID) -> Seq {
+        guard case .conversation(let id) = log, let part = parts[id], !part.isSuspect, !part.isOutgrown else { return 0 }
+        return part.lastSeq
+    }
+
+    /// How far a log has come here; 0: nothing has. What is missing before a fresh part comes before that.
+    func reach(of log: LogID) -> Seq {
+        guard case .conversation(let id) = log else { return 0 }
+        return bridges[id]?.lastSeq ?? parts[id]?.lastSeq ?? 0
     }
 
     /// The event at a seq of a log's newest part.
@@ -161,7 +193,7 @@ struct Previews {
         for id in ids {
             parts[id]!.isSuspect = true
             parts[id]!.isOutgrown = false
-            fresh[id] = nil
+            (fresh[id], bridges[id]) = (nil, nil)
         }
         return (ids.map { .conversation($0) }, ids.flatMap { parts[$0]!.events })
     }
@@ -181,20 +213,48 @@ struct Previews {
     }
 
     /// Takes a BASE: what follows it must lead to the log's head.
-    mutating func take(_ base: BaseFrame, in store: ConversationStore) throws {
+    mutating func take(_ base: BaseFrame, in store: ConversationStore) throws -> Taken {
         guard case .conversation(let id) = base.log else { throw ReplicaError(.badPeer, "a BASE of a user's log") }
         let held = try store.log.lastSeq(of: base.log)
-        guard held < base.seq else { return }
+        guard held < base.seq else { return Taken() }
         let old = parts[id]
         let known = old?.isSuspect ?? false ? fresh[id] : old?.isOutgrown ?? false ? fresh[id] ?? old : old
         // Where the user's history begins is the last word on it, whatever part was shown before. Else what is held is not given up for less.
-        if let known, base.isFirst ? known.isFirst && base.seq <= known.baseSeq : base.seq <= known.lastSeq { return }
+        if let known, base.isFirst ? known.isFirst && base.seq <= known.baseSeq : base.seq <= known.lastSeq { return Taken() }
         var part = try Self.part(base, isBesideOlder: held > 0)
         if let known, known.baseSeq <= part.baseSeq { try part.goOn(with: known, base.log) }
-        guard let old, part.lastSeq < old.lastSeq, old.isSuspect || old.baseSeq > part.baseSeq else { return try place(part, id, in: store) }
+        bridges[id] = nil
+        if let old, old.isSuspect, !old.isFirst, !part.isFirst, old.baseSeq < part.baseSeq {
+            return try join(part, to: old, Bridge(begin: old.lastSeq), id, in: store)
+        }
+        guard let old, part.lastSeq < old.lastSeq, old.isSuspect || old.baseSeq > part.baseSeq else {
+            try place(part, id, in: store)
+            return Taken()
+        }
         // Between the two nothing is held yet.
         parts[id]!.isOutgrown = !old.isSuspect
         fresh[id] = part
+        return Taken()
+    }
+
+    /// Puts what a suspect part begins with before what the hub shows anew, if the hub's events lead from there to this.
+    private mutating func join(_ new: Part, to old: Part, _ bridge: Bridge, _ id: ConversationID, in store: ConversationStore) throws -> Taken {
+        fresh[id] = new
+        bridges[id] = bridge
+        if bridge.lastSeq < new.baseSeq { return Taken(missing: bridge.lastSeq + 1...new.baseSeq) }
+        let whole = try old.going(over: bridge, on: new)
+        // The hub has lost something of it, and goes on otherwise: from its beginning on, if it has that still.
+        if whole == nil, bridge.begin > old.baseSeq { return try join(new, to: old, Bridge(begin: old.baseSeq), id, in: store) }
+        bridges[id] = nil
+        fresh[id] = whole ?? new
+        return Taken(shown: try showFresh(id, insteadOf: old, in: store))
+    }
+
+    /// When it reaches as far.
+    private mutating func showFresh(_ id: ConversationID, insteadOf old: Part, in store: ConversationStore) throws -> [RecordedEvent] {
+        guard let part = fresh[id], part.lastSeq >= old.lastSeq, bridges[id] == nil else { return [] }
+        try place(part, id, in: store)
+        return part.events
     }
 
     private static func part(_ base: BaseFrame, isBesideOlder: Bool) throws -> Part {
@@ -231,16 +291,16 @@ struct Previews {
             for event in part.events { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         parts[id] = part
-        fresh[id] = nil
+        (fresh[id], bridges[id]) = (nil, nil)
         store.setPreview(part.shown, of: id)
     }
 
-    /// Takes events that follow a preview's last. Answers which are shown with it that were not before; `nil`: they do not follow.
-    mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> [RecordedEvent]? {
+    /// Takes events that follow a preview's last; `nil`: they do not follow.
+    mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> Taken? {
         guard case .conversation(let id) = log, let old = parts[id] else { return nil }
         if old.isSuspect || old.isOutgrown { return try extendFresh(id, beside: old, with: events, head: head, in: store) }
         guard let new = old.following(events) else { return nil }
-        if new.isEmpty { return [] }
+        if new.isEmpty { return Taken() }
         // This copy must be the only one, or all events are copied.
         var part = parts.removeValue(forKey: id)!
         defer { parts[id] = part }
@@ -260,12 +320,12 @@ struct Previews {
         }
         isKept = true
         store.extendPreview(by: new, of: id)
-        return new
+        return Taken(shown: new)
     }
 
     private mutating func extendFresh(
         _ id: ConversationID, beside old: Part, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore
-    ) throws -> [RecordedEvent]? {
+    ) throws -> Taken? {
         guard let new = fresh[id]?.following(events) else { return nil }
         var part = fresh.removeValue(forKey: id)!
         let count = new.prefix { $0.seq <= old.lastSeq }.count
@@ -276,12 +336,15 @@ struct Previews {
             }
         }
         if count < new.count { try part.append(Array(new.dropFirst(count)), head: head) }
-        guard part.lastSeq >= old.lastSeq else {
-            fresh[id] = part
-            return []
+        if var bridge = bridges[id] {
+            let between = events.filter { bridge.lastSeq < $0.seq && $0.seq <= part.baseSeq }
+            if between.first?.seq == bridge.lastSeq + 1 {
+                bridge.events += between
+                return try join(part, to: old, bridge, id, in: store)
+            }
         }
-        try place(part, id, in: store)
-        return part.events
+        fresh[id] = part
+        return Taken(shown: try showFresh(id, insteadOf: old, in: store))
     }
 
     /// A log has grown from below: when it has reached the preview, that is checked against what the reducers make of the log itself (I4), and dropped.
@@ -333,6 +396,23 @@ extension Previews.Part {
         }
         try shown.append(new)
         self.tree = tree
+    }
+
+    /// A part that begins as this one, and goes on as another: if what is held here, and what came behind that, leads to where the other begins.
+    fileprivate func going(over bridge: Previews.Bridge, on new: Self) throws -> Self? {
+        guard let base = CompactRange(end: baseSeq, encoded: range), let end = CompactRange(end: new.baseSeq, encoded: new.range) else { return nil }
+        let (seeds, newSeeds) = (try Replica.seeds(secret), try Replica.seeds(new.secret))
+        let own = Array(events.prefix { $0.seq <= min(bridge.begin, new.baseSeq) })
+        let before = own + (try Salts.move(bridge.events, from: newSeeds, to: seeds))
+        guard Salts.hasAll(of: before, seeds), case let tree = try HeadCache.extend(base, with: before, seeds: seeds), tree.root() == end.root() else {
+            return nil
+        }
+        let behind = try Salts.move(new.events, from: newSeeds, to: seeds)
+        var whole = self
+        whole.tree = try HeadCache.extend(tree, with: behind, seeds: seeds)
+        (whole.isSuspect, whole.isOutgrown) = (false, false)
+        whole.shown = try Preview(base: self.base, baseSeq: baseSeq, isFirst: isFirst, events: before + behind)
+        return whole
     }
 
     /// Takes over what is held already behind this base.

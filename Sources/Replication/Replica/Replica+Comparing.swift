@@ -21,10 +21,7 @@ extension Replica {
             guard case .newest(_, let messages) = scope else { return [] }
             // Of a conversation that is not among the newest the hub says nothing if it is not asked: what is suspect there would look lost.
             let doubtful = try Lost.read(side, in: SyncTables.suspects).map(\.log).filter { if case .conversation = $0 { true } else { false } }
-            // What came behind a part since makes it longer than it was asked for.
-            var held: [LogID: UInt64] = [:]
-            for event in events { if case .messageSent = event.event.content { held[event.log, default: 0] += 1 } }
-            return Set(logs + doubtful).sorted().map { Fetch(log: $0, from: 0, through: max(messages, held[$0] ?? 1)) }
+            return Set(logs + doubtful).sorted().map { Fetch(log: $0, from: 0, through: max(messages, 1)) }
         }
     }
 

@@ -9,6 +9,8 @@ struct Kept {
     var wishes: [Fetch] = []
     /// What must be asked for, as it is missing before what came, which was not kept.
     var holes: [Hole] = []
+    /// The same between a part that is shown and the one that is to take its place.
+    var bridges: [Hole] = []
 
     /// A wish, and how far its log went at the hub when it was made: until that is held here, nothing vouches for all.
     struct Hole {
@@ -82,8 +84,9 @@ extension Replica {
             }
             return try keep(events, frame.logs)
         case .base(let base):
-            try state.withLock { try $0.previews.take(base, in: store) }
-            return Kept(extended: [base.log])
+            var kept = Kept(extended: [base.log])
+            try take(base, &kept)
+            return kept
         default: return Kept()
         }
     }
@@ -325,22 +328,33 @@ extension Replica {
         return true
     }
 
+    private func take(_ base: BaseFrame, _ kept: inout Kept) throws {
+        try state.withLock { state in try note(try state.previews.take(base, in: store), base.log, &state, &kept) }
+    }
+
+    private func note(_ taken: Previews.Taken, _ log: LogID, _ state: inout State, _ kept: inout Kept) throws {
+        if let seqs = taken.missing {
+            kept.bridges.append(Kept.Hole(wish: Fetch(log: log, from: seqs.lowerBound, through: seqs.upperBound), lastSeq: seqs.upperBound))
+        }
+        try confirmed(taken.shown, &state)
+    }
+
     /// Whether a log has a newest part that the events go on.
     private func extendPart(of log: LogID, with new: [RecordedEvent], _ head: LogHead?, _ kept: inout Kept) throws -> Bool {
         try state.withLock { state in
             let known = state.previews.count(of: new[0].seq..<new[0].seq + Seq(new.count), in: log)
-            guard let shown = try state.previews.extend(log, with: new, head: head, in: store) else { return false }
+            guard let taken = try state.previews.extend(log, with: new, head: head, in: store) else { return false }
             state.note(newest: new.max { $0.hlc < $1.hlc })
             kept.events += new.count - known
-            try confirmed(shown, &state)
+            try note(taken, log, &state, &kept)
             return true
         }
     }
 
     /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
     private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
-        // Of what is before the part of somebody who came later nothing is given.
-        let partSeq = state.withLock { $0.previews.lastSeqOfFirst(log) }
+        // Of what is before the part of somebody who came later nothing is given; and another one would take the place of one that need only go on.
+        let partSeq = state.withLock { max($0.previews.lastSeqOfFirst(log), $0.previews.settledSeq(of: log)) }
         if partSeq > heldSeq { return Fetch(log: log, from: partSeq + 1, through: 0) }
         guard heldSeq == 0, case .conversation = log, case .newest(_, let messages) = try savedScope() else {
             return Fetch(log: log, from: heldSeq + 1, through: 0)
@@ -370,7 +384,7 @@ extension Replica {
     }
 
     /// How far a log goes here, in its own or in a newest part.
-    func reach(of log: LogID) throws -> Seq { try max(store.log.lastSeq(of: log), state.withLock { $0.previews.lastSeq(of: log) }) }
+    func reach(of log: LogID) throws -> Seq { try max(store.log.lastSeq(of: log), state.withLock { $0.previews.reach(of: log) }) }
 
     var isComparing: Bool { state.withLock { $0.isComparing } }
 

@@ -91,9 +91,10 @@ struct Observation {
         }
         let now = Set(shown)
         var gap: ClosedRange<Seq>?
-        if let part = replica.parts.first(where: { $0.log == .conversation(id) }), part.baseSeq > 0 { gap = 1...part.baseSeq }
+        // What is before a joining is not for who came in anew, and what the hub has lost no part shows.
+        if let part = replica.parts.first(where: { $0.log == .conversation(id) }), part.baseSeq > 0, part.isFirst || mayVanish { gap = 1...part.baseSeq }
         for old in timelines[id] ?? [] where !now.contains(old) {
-            // A newer part has taken the place of one that its user had seen; where it begins is checked at the end.
+            // Where the part begins is checked at the end.
             if gap?.contains(old.seq) ?? false { continue }
             guard mayVanish else { throw SimulationFailure("message \(old.id) of \(id) at seq \(old.seq) was confirmed and has vanished") }
             vanished[id, default: []].insert(old)
