@@ -50,6 +50,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case repeatOffers
     /// A hub answers what was asked behind a page before it sends that.
     case overtakePage
+    /// A newest part that a hub shows anew takes the place of what was shown, wherever it begins.
+    case forgetPart
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?
