@@ -27,14 +27,6 @@ struct Previews {
         var lastSeq: Seq { baseSeq + Seq(shown.events.count) }
     }
 
-    /// What the hub has behind some seq of a suspect part, as it comes: when it has reached the fresh part, the two are one, and nothing that was shown goes.
-    fileprivate struct Bridge {
-        /// It begins behind this seq.
-        var begin: Seq
-        var events: [RecordedEvent] = []
-        var lastSeq: Seq { begin + Seq(events.count) }
-    }
-
     /// What came of taking something.
     struct Taken {
         /// What is shown now, with all that it was put behind if that was not shown by then.
@@ -48,8 +40,8 @@ struct Previews {
     /// What the hub shows anew in the place of suspect or outgrown parts: shown, and kept, when it reaches as far or when all has come. Else what was on the screen
     /// would be gone until then, and for long if the line broke in between.
     private var fresh: [ConversationID: Part] = [:]
-    /// What comes of what lies between a suspect part and a fresh one that begins behind it.
-    private var bridges: [ConversationID: Bridge] = [:]
+    /// What the hub has behind the base of a suspect part that goes on otherwise here, as it comes, up to where the fresh part begins.
+    private var bridges: [ConversationID: [RecordedEvent]] = [:]
     /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
     private(set) var areVouched: Bool
 
@@ -125,9 +117,7 @@ struct Previews {
     /// How many of some seqs of a log stand here.
     func count(of seqs: Range<Seq>, in log: LogID) -> Int {
         guard case .conversation(let id) = log else { return 0 }
-        let old = parts[id].map { $0.baseSeq + 1..<max($0.lastSeq, bridges[id]?.lastSeq ?? 0) + 1 }
-        let new = fresh[id].map { $0.baseSeq + 1..<$0.lastSeq + 1 }
-        let held = [old, new].compactMap { $0.map { seqs.clamped(to: $0) } }.filter { !$0.isEmpty }
+        let held = [parts[id], fresh[id]].compactMap { part in part.map { seqs.clamped(to: $0.baseSeq + 1..<$0.lastSeq + 1) } }.filter { !$0.isEmpty }
         let both = held.count == 2 ? held[0].clamped(to: held[1]).count : 0
         return held.reduce(0) { $0 + $1.count } - both
     }
@@ -146,8 +136,8 @@ struct Previews {
 
     /// How far a log has come here; 0: nothing has. What is missing before a fresh part comes before that.
     func reach(of log: LogID) -> Seq {
-        guard case .conversation(let id) = log else { return 0 }
-        return bridges[id]?.lastSeq ?? parts[id]?.lastSeq ?? 0
+        guard case .conversation(let id) = log, let part = parts[id] else { return 0 }
+        return bridges[id].map { part.baseSeq + Seq($0.count) } ?? part.lastSeq
     }
 
     /// The event at a seq of a log's newest part.
@@ -224,8 +214,9 @@ struct Previews {
         var part = try Self.part(base, isBesideOlder: held > 0)
         if let known, known.baseSeq <= part.baseSeq { try part.goOn(with: known, base.log) }
         bridges[id] = nil
-        if let old, old.isSuspect, !old.isFirst, !part.isFirst, old.baseSeq < part.baseSeq, !PlantedBug.forgetPart.isPlanted {
-            return try join(part, to: old, Bridge(begin: old.lastSeq), id, in: store)
+        if let old, !old.isFirst, !part.isFirst, old.baseSeq < part.baseSeq, !PlantedBug.forgetPart.isPlanted {
+            // The hub gives the salts of all that it sends.
+            if let old = try old.under(part.secret) { return try approach(part, from: old, id, in: store) }
         }
         guard let old, part.lastSeq < old.lastSeq, old.isSuspect || old.baseSeq > part.baseSeq else {
             try place(part, id, in: store)
@@ -237,22 +228,35 @@ struct Previews {
         return Taken()
     }
 
-    /// Puts what a suspect part begins with before what the hub shows anew, if the hub's events lead from there to this.
-    private mutating func join(_ new: Part, to old: Part, _ bridge: Bridge, _ id: ConversationID, in store: ConversationStore) throws -> Taken {
+    /// What is shown need not go for a part that begins behind it: it goes on to there, and the two are one.
+    private mutating func approach(_ new: Part, from old: Part, _ id: ConversationID, in store: ConversationStore) throws -> Taken {
+        var old = old
+        (old.isSuspect, old.isOutgrown) = (true, false)
+        // What it goes on with must be found under the same secret by whoever opens this.
+        if old.secret != parts[id]!.secret { try write(old, id) }
+        parts[id] = old
         fresh[id] = new
-        bridges[id] = bridge
-        if bridge.lastSeq < new.baseSeq { return Taken(missing: bridge.lastSeq + 1...new.baseSeq) }
-        let whole = try old.going(over: bridge, on: new)
-        // The hub has lost something of it, and goes on otherwise: from its beginning on, if it has that still.
-        if whole == nil, bridge.begin > old.baseSeq { return try join(new, to: old, Bridge(begin: old.baseSeq), id, in: store) }
-        bridges[id] = nil
-        fresh[id] = whole ?? new
-        return Taken(shown: try showFresh(id, insteadOf: old, in: store))
+        if old.lastSeq < new.baseSeq { return Taken(missing: old.lastSeq + 1...new.baseSeq) }
+        return try join(id, in: store)
     }
 
-    /// When it reaches as far.
-    private mutating func showFresh(_ id: ConversationID, insteadOf old: Part, in store: ConversationStore) throws -> [RecordedEvent] {
-        guard let part = fresh[id], part.lastSeq >= old.lastSeq, bridges[id] == nil else { return [] }
+    /// What is shown, or has come in its place, reaches to where the fresh part begins.
+    private mutating func join(_ id: ConversationID, in store: ConversationStore) throws -> Taken {
+        guard let old = parts[id], let new = fresh[id] else { return Taken() }
+        let bridge = bridges.removeValue(forKey: id)
+        if let whole = try old.going(on: new, over: bridge ?? old.events.prefix { $0.seq <= new.baseSeq }) {
+            fresh[id] = whole
+        } else if bridge == nil {
+            // The hub has lost something of it, and goes on otherwise: maybe from its beginning on.
+            bridges[id] = []
+            return Taken(missing: old.baseSeq + 1...new.baseSeq)
+        }
+        return Taken(shown: try showFresh(id, in: store))
+    }
+
+    /// When it reaches as far as what is shown.
+    private mutating func showFresh(_ id: ConversationID, in store: ConversationStore) throws -> [RecordedEvent] {
+        guard let old = parts[id], let part = fresh[id], part.lastSeq >= old.lastSeq else { return [] }
         try place(part, id, in: store)
         return part.events
     }
@@ -277,6 +281,13 @@ struct Previews {
 
     /// Keeps a part and shows it, in the place of any other.
     private mutating func place(_ part: Part, _ id: ConversationID, in store: ConversationStore) throws {
+        try write(part, id)
+        parts[id] = part
+        (fresh[id], bridges[id]) = (nil, nil)
+        store.setPreview(part.shown, of: id)
+    }
+
+    private mutating func write(_ part: Part, _ id: ConversationID) throws {
         areVouched = false
         try side.write { transaction in
             try transaction.put(SyncTables.state, ReplicaState.Key.unvouched, [])
@@ -290,17 +301,19 @@ struct Previews {
             try transaction.put(SyncTables.previews, Self.key(id, 0), part.encoded())
             for event in part.events { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
-        parts[id] = part
-        (fresh[id], bridges[id]) = (nil, nil)
-        store.setPreview(part.shown, of: id)
     }
 
     /// Takes events that follow a preview's last; `nil`: they do not follow.
     mutating func extend(_ log: LogID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws -> Taken? {
         guard case .conversation(let id) = log, let old = parts[id] else { return nil }
-        if old.isSuspect || old.isOutgrown { return try extendFresh(id, beside: old, with: events, head: head, in: store) }
+        if old.isSuspect || old.isOutgrown { return try extendFresh(id, with: events, head: head, in: store) }
         guard let new = old.following(events) else { return nil }
-        if new.isEmpty { return Taken() }
+        if !new.isEmpty { try extend(id, by: new, head: head, in: store) }
+        return Taken(shown: new)
+    }
+
+    /// Shows and keeps what follows a part's last event.
+    private mutating func extend(_ id: ConversationID, by new: [RecordedEvent], head: LogHead?, in store: ConversationStore) throws {
         // This copy must be the only one, or all events are copied.
         var part = parts.removeValue(forKey: id)!
         defer { parts[id] = part }
@@ -320,31 +333,36 @@ struct Previews {
         }
         isKept = true
         store.extendPreview(by: new, of: id)
-        return Taken(shown: new)
     }
 
     private mutating func extendFresh(
-        _ id: ConversationID, beside old: Part, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore
+        _ id: ConversationID, with events: [RecordedEvent], head: LogHead?, in store: ConversationStore
     ) throws -> Taken? {
         guard let new = fresh[id]?.following(events) else { return nil }
         var part = fresh.removeValue(forKey: id)!
-        let count = new.prefix { $0.seq <= old.lastSeq }.count
+        let (baseSeq, lastSeq) = (parts[id]!.baseSeq, parts[id]!.lastSeq)
+        let count = new.prefix { $0.seq <= lastSeq }.count
         if count > 0 {
             try part.append(Array(new.prefix(count)), head: head)
-            if old.isOutgrown, part.lastSeq == old.lastSeq, part.tree.root() != old.tree.root() {
-                throw ReplicaError(.forked, "the events of \(id) that came anew do not lead to what was shown before at seq \(old.lastSeq)")
+            if let old = parts[id], old.isOutgrown, part.lastSeq == lastSeq, part.tree.root() != old.tree.root() {
+                throw ReplicaError(.forked, "the events of \(id) that came anew do not lead to what was shown before at seq \(lastSeq)")
             }
         }
         if count < new.count { try part.append(Array(new.dropFirst(count)), head: head) }
-        if var bridge = bridges[id] {
-            let between = events.filter { bridge.lastSeq < $0.seq && $0.seq <= part.baseSeq }
-            if between.first?.seq == bridge.lastSeq + 1 {
-                bridge.events += between
-                return try join(part, to: old, bridge, id, in: store)
-            }
-        }
         fresh[id] = part
-        return Taken(shown: try showFresh(id, insteadOf: old, in: store))
+        if var bridge = bridges.removeValue(forKey: id) {
+            bridge += part.before(events, behind: baseSeq + Seq(bridge.count))
+            let isWhole = baseSeq + Seq(bridge.count) == part.baseSeq
+            bridges[id] = bridge
+            return isWhole ? try join(id, in: store) : Taken()
+        }
+        guard lastSeq < part.baseSeq else { return Taken(shown: try showFresh(id, in: store)) }
+        let between = part.before(events, behind: lastSeq)
+        // Its end may be what the hub has lost: so no head is that of this.
+        if !between.isEmpty { try extend(id, by: between, head: nil, in: store) }
+        guard parts[id]!.lastSeq == part.baseSeq else { return Taken(shown: between) }
+        let taken = try join(id, in: store)
+        return Taken(shown: between + taken.shown, missing: taken.missing)
     }
 
     /// A log has grown from below: when it has reached the preview, that is checked against what the reducers make of the log itself (I4), and dropped.
@@ -370,7 +388,7 @@ struct Previews {
     /// - Parameter write: what is to be written with that.
     mutating func drop(_ log: LogID, in store: ConversationStore, write: (inout SideStore.Writing) throws -> Void = { _ in }) throws {
         guard case .conversation(let id) = log, let part = parts.removeValue(forKey: id) else { return }
-        fresh[id] = nil
+        (fresh[id], bridges[id]) = (nil, nil)
         try side.write { transaction in
             try transaction.delete(SyncTables.previews, Self.key(id, 0))
             for event in part.events { try transaction.delete(SyncTables.previews, Self.key(id, event.seq)) }
@@ -398,20 +416,34 @@ extension Previews.Part {
         self.tree = tree
     }
 
-    /// A part that begins as this one, and goes on as another: if what is held here, and what came behind that, leads to where the other begins.
-    fileprivate func going(over bridge: Previews.Bridge, on new: Self) throws -> Self? {
+    /// Of some events those that lie before this part and follow a seq; none if the first of them is missing.
+    fileprivate func before(_ events: [RecordedEvent], behind seq: Seq) -> [RecordedEvent] {
+        let between = events.filter { seq < $0.seq && $0.seq <= baseSeq }
+        return between.first?.seq == seq + 1 ? between : []
+    }
+
+    /// The same under another copy of the log's secret: without the bodies whose salts are gone there. `nil`: it is another secret.
+    fileprivate func under(_ secret: [UInt8]) throws -> Self? {
+        if secret == self.secret { return self }
+        guard let base = CompactRange(end: baseSeq, encoded: range) else { return nil }
+        let seeds = try Replica.seeds(secret)
+        let events = try Salts.move(events, from: Replica.seeds(self.secret), to: seeds)
+        guard Salts.hasAll(of: events, seeds), try HeadCache.extend(base, with: events, seeds: seeds).root() == tree.root() else { return nil }
+        var part = self
+        part.secret = secret
+        part.shown = try Preview(base: self.base, baseSeq: baseSeq, isFirst: isFirst, events: events)
+        return part
+    }
+
+    /// A part that begins as this one, and goes on as another with the same secret: if what stands before that leads there from this base.
+    fileprivate func going(on new: Self, over before: [RecordedEvent]) throws -> Self? {
         guard let base = CompactRange(end: baseSeq, encoded: range), let end = CompactRange(end: new.baseSeq, encoded: new.range) else { return nil }
-        let (seeds, newSeeds) = (try Replica.seeds(secret), try Replica.seeds(new.secret))
-        let own = Array(events.prefix { $0.seq <= min(bridge.begin, new.baseSeq) })
-        let before = own + (try Salts.move(bridge.events, from: newSeeds, to: seeds))
-        guard Salts.hasAll(of: before, seeds), case let tree = try HeadCache.extend(base, with: before, seeds: seeds), tree.root() == end.root() else {
-            return nil
-        }
-        let behind = try Salts.move(new.events, from: newSeeds, to: seeds)
-        var whole = self
-        whole.tree = try HeadCache.extend(tree, with: behind, seeds: seeds)
-        (whole.isSuspect, whole.isOutgrown) = (false, false)
-        whole.shown = try Preview(base: self.base, baseSeq: baseSeq, isFirst: isFirst, events: before + behind)
+        guard try HeadCache.extend(base, with: before, seeds: Replica.seeds(secret)).root() == end.root() else { return nil }
+        var whole = new
+        (whole.base, whole.baseSeq, whole.range) = (self.base, baseSeq, range)
+        // Events prove no state: of what is told of those before the base, something may have been erased then that is not any more.
+        whole.isBesideOlder = true
+        whole.shown = try Preview(base: self.base, baseSeq: baseSeq, isFirst: false, events: before + new.events)
         return whole
     }
 

@@ -55,7 +55,7 @@ extension ReplicaConnection {
             if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
         }
         if case .base = frame {} else { noteVouched(kept) }
-        for bridge in kept.bridges { missing[bridge.wish.log] = bridge }
+        for bridge in kept.bridges { (missing[bridge.wish.log], askedAt) = (bridge, now) }
         perform(session.fetch(kept.wishes + kept.bridges.map(\.wish) + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }

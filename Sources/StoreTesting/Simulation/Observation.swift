@@ -53,7 +53,9 @@ struct Observation {
         let parts = replica.parts
         let hasParts = !parts.isEmpty || !self.parts.isEmpty
         if hasParts { touched.formUnion(try lookAtParts(parts, user, hub)) }
-        for id in touched.sorted() { try look(at: id, in: replica, mayVanish: mayVanish || hub.restores > 0) }
+        for id in touched.sorted() {
+            try look(at: id, in: replica, mayVanish: mayVanish || hub.restores > 0, wasFromJoining: hub.history.everFromJoining.contains(id))
+        }
         hubRestores = hub.restores
     }
 
@@ -80,7 +82,7 @@ struct Observation {
         return touched
     }
 
-    private mutating func look(at id: ConversationID, in replica: Replica, mayVanish: Bool) throws {
+    private mutating func look(at id: ConversationID, in replica: Replica, mayVanish: Bool, wasFromJoining: Bool) throws {
         let messages = try replica.store.timeline(of: id, limit: .max)?.messages ?? []
         var shown: [Shown] = []
         for message in messages where message.unconfirmed == nil {
@@ -91,8 +93,8 @@ struct Observation {
         }
         let now = Set(shown)
         var gap: ClosedRange<Seq>?
-        // What is before a joining is not for who came in anew, and what the hub has lost no part shows.
-        if let part = replica.parts.first(where: { $0.log == .conversation(id) }), part.baseSeq > 0, part.isFirst || mayVanish { gap = 1...part.baseSeq }
+        // What is before a joining is not for who came in anew, nor shown again at once when it is opened; and what the hub has lost no part shows.
+        if let part = replica.parts.first(where: { $0.log == .conversation(id) }), part.baseSeq > 0, mayVanish || wasFromJoining { gap = 1...part.baseSeq }
         for old in timelines[id] ?? [] where !now.contains(old) {
             // Where the part begins is checked at the end.
             if gap?.contains(old.seq) ?? false { continue }
