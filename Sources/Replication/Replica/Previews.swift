@@ -15,7 +15,7 @@ struct Previews {
         var secret: [UInt8]
         /// What is before it is not for this user.
         var isFirst: Bool
-        /// Something of the log was held when the base came, of which the hub may have erased a part by then: then they are not compared.
+        /// Something of the log, or an older part, was held when the base came, of which the hub may have erased some by then: then they are not compared.
         var isBesideOlder: Bool
         /// With the events, checked.
         var shown: Preview
