@@ -48,7 +48,7 @@ import Testing
             }
             peer.send(.ping(77))
             try await eventually { peer.frames.contains(.pong(77)) }
-            #expect(peer.footprint < 20)
+            #expect(await peer.footprint() < 20)
             peer.end()
         }
     }

@@ -53,7 +53,11 @@ final class RawPeer: Sendable {
         }
     }
 
-    var footprint: Int { connection.footprint }
+    /// What the hub remembers of it.
+    func footprint() async -> Int {
+        await withCheckedContinuation { continuation in connection.mailbox.post { [self] in continuation.resume(returning: connection.footprint) } }
+    }
+
     var bye: Bye? { heard.withLock { $0.end } }
     var frames: [Frame] { heard.withLock { $0.frames } }
     var accepted: [Accepted] { frames.flatMap { frame -> [Accepted] in if case .accepted(let answers) = frame { answers } else { [] } } }

@@ -233,7 +233,7 @@ import Testing
             // As much for what is not there: of many questions most wait, for longer than anybody looks.
             let absent = DamagedRun(log: .user(eve), seq: 1, position: 1, byteCount: 1, checks: [1])
             for _ in 0..<40 { peer.send(.fetch([], damaged: Array(repeating: absent, count: WireLimits.damagedMax))) }
-            try await eventually { peer.footprint > 200 }
+            try await eventually { await peer.footprint() > 200 }
             #expect(peer.bye == nil)
             peer.end()
         }
