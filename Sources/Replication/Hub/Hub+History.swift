@@ -39,3 +39,15 @@ extension Hub {
         return BaseFrame(log: log, base: base, seq: first - 1, range: range.encoded, secret: seeds.encoded, isFirst: true)
     }
 }
+
+extension Hub {
+    /// Tells a copy of a hub's store from the hub, which went on meanwhile: devices that had more from that compare what they hold with the copy, when it is served
+    /// in the hub's place. Of a store that was never served, and of a replica, nothing changes.
+    ///
+    /// - Throws: `EventLogError`.
+    public static func endOpenings(inCopyAt path: String) throws {
+        do { try Incarnations.end(inCopyAt: path, beginning: .random(in: 1...(.max))) } catch let error as EventLogError where error.code == .damaged {
+            // Who serves it makes them anew.
+        }
+    }
+}

@@ -25,6 +25,28 @@ final class Incarnations: Sendable {
         side.close()
     }
 
+    /// Ends the last opening in a copy of a hub's store: the hub went on with it, and gave out cursors behind the copy's end that would look like the copy's own
+    /// as soon as something is written there.
+    static func end(inCopyAt path: String, beginning id: UInt64) throws {
+        guard let side = try SyncTables.openIfPresent(path) else { return }
+        defer { side.close() }
+        var number: UInt64 = 0
+        try side.read { transaction in
+            try transaction.forEach(table, from: []) { _, _ in
+                number += 1
+                return true
+            }
+        }
+        // It was never served.
+        if number == 0 { return }
+        let store = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
+        defer { try? store.close() }
+        var value = ByteBuffer(capacity: 16)
+        value.put(fixed64: id)
+        value.put(fixed64: store.lastPosition)
+        try side.write { try $0.put(table, withUnsafeBytes(of: number.bigEndian) { Array($0) }, value.array()) }
+    }
+
     /// The side store, made anew without the openings if it is damaged: to devices this is then a hub that was restored, and they compare what they hold.
     /// With only some of the openings, a cursor of one that is missing could be taken for another's.
     private static func openSound(_ store: EventStore, _ log: (String) -> Void) throws -> (SideStore, [(id: UInt64, from: Position)]) {

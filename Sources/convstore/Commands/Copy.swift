@@ -1,5 +1,6 @@
 import ArgumentParser
 import EventLog
+import Replication
 
 struct Copy: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Makes a consistent copy of a store, also of one that is being written.")
@@ -16,5 +17,6 @@ struct Copy: ParsableCommand {
             try interruption.check()
             progress.update(doneBytes: done, totalBytes: total)
         }
+        try Hub.endOpenings(inCopyAt: destination)
     }
 }
