@@ -28,17 +28,21 @@ final class Incarnations: Sendable {
     /// Ends the last opening in a copy of a hub's store: the hub went on with it, and gave out cursors behind the copy's end that would look like the copy's own
     /// as soon as something is written there.
     static func end(inCopyAt path: String, beginning id: UInt64) throws {
-        guard let side = try SyncTables.openIfPresent(path) else { return }
-        defer { side.close() }
+        guard let copied = try SyncTables.openIfPresent(path) else { return }
         var number: UInt64 = 0
-        try side.read { transaction in
-            try transaction.forEach(table, from: []) { _, _ in
-                number += 1
-                return true
+        do {
+            defer { copied.close() }
+            try copied.read { transaction in
+                try transaction.forEach(table, from: []) { _, _ in
+                    number += 1
+                    return true
+                }
             }
         }
         // It was never served.
         if number == 0 { return }
+        let side = try SideStore(directory: path, tables: SyncTables.names)
+        defer { side.close() }
         let store = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
         defer { try? store.close() }
         var value = ByteBuffer(capacity: 16)
