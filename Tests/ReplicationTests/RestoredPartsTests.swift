@@ -83,6 +83,20 @@ import Testing
         }
     }
 
+    @Test("a copy of a running hub that was written to before it was served is not taken for that hub") func writtenBehindTheCopy() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var device = try await world.heal(world.device(bob))
+            try world.backUpHub()
+            try device.append(message("bob's own", in: chat, by: bob))
+            device = try await world.heal(device)
+            try await world.restoreHub(writing: [message("behind the copy", in: chat, by: ada), message("and more", in: chat, by: ada)])
+            device = try await world.heal(device)
+            try expectSame(world, device, chat)
+            #expect(try device.store.timeline(of: chat, .newest, limit: 3)!.messages.map(\.text) == ["behind the copy", "and more", "bob's own"])
+        }
+    }
+
     @Test func damageAndARestoredHubTogetherComeRight() async throws {
         try await withWorld { world in
             let chat = try await begin(world)
