@@ -231,6 +231,40 @@ import Testing
         }
     }
 
+    @Test("an own message that came with a part is shown once, also where a process ended before it left the outbox")
+    func endsBeforeItLeavesTheOutbox() async throws {
+        try await withWorld { world in
+            let (long, _) = try await conversations(world)
+            let scope = Scope.newest(conversations: 1, messages: 5)
+            var device = try await world.heal(world.device(bob), scope: scope)
+            try device.append(message("mine", in: long, by: bob))
+            let session = world.follow(device, scope: scope)
+            try await eventually { device.outbox.isEmpty || device.outbox[0].state == .sent }
+            var entry = device.outbox.first
+            try await eventually { device.outbox.isEmpty }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            // The answer may have been quicker than this test.
+            if entry == nil {
+                let sent = try #require(device.parts.flatMap(\.events).last)
+                entry = OutboxEntry(id: 1, event: sent.event, origin: sent.origin, nonce: device.state.withLock { $0.outbox.identity.nonce })
+                (entry!.state, entry!.sending) = (.sent, 1)
+            }
+            try device.side.write { try $0.put(SyncTables.outbox, Outbox.key(entry!.id), entry!.encoded()) }
+            let path = device.store.log.path
+            try device.close()
+            let overlay = try #require(try ReplicaOverlay(of: path))
+            #expect(overlay.outbox.count == 1)
+            let reader = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .readOnly))
+            try overlay.show(in: reader)
+            #expect(try reader.timeline(of: long, limit: 100)!.messages.map(\.text).count { $0 == "mine" } == 1)
+            try reader.close()
+            device = try world.open(path, bob)
+            #expect(device.outbox.isEmpty)
+            #expect(try device.store.timeline(of: long, limit: 100)!.messages.map(\.text).count { $0 == "mine" } == 1)
+        }
+    }
+
     @Test func aBaseThatCannotBeReadIsNotKept() async throws {
         try await withWorld { world in
             _ = try await conversations(world)

@@ -1,7 +1,8 @@
 import ConversationStore
 import Foundation
-import Replication
 import Testing
+
+@testable import Replication
 
 /// Hubs that were set back, and devices that hold newest parts of logs, or whose logs are damaged.
 @Suite struct RestoredPartsTests {
@@ -72,6 +73,93 @@ import Testing
             #expect(try texts(device.lostEvents()).sorted() == (0..<4).map { "lost \($0)" })
             device = try await world.heal(device)
             try expectSame(world, device, chat)
+        }
+    }
+
+    /// What a reader beside the device sees of a conversation: its last texts, with what of them is pending.
+    private func seen(_ path: String, _ chat: ConversationID) throws -> [String] {
+        let overlay = try #require(try ReplicaOverlay(of: path))
+        let store = try ConversationStore.open(at: path, options: ConversationStoreOptions(access: .readOnly))
+        defer { try? store.close() }
+        try overlay.show(in: store)
+        return try shown(store, chat)
+    }
+
+    private func shown(_ store: ConversationStore, _ chat: ConversationID) throws -> [String] {
+        try #require(try store.timeline(of: chat, .newest, limit: 4)).messages.map { ($0.unconfirmed == nil ? "" : "(pending) ") + $0.text }
+    }
+
+    /// The texts that are kept aside of a device.
+    private func aside(_ path: String) throws -> [String] {
+        let kept = try #require(try KeptAside(of: path))
+        let log = try EventStore.open(at: path, options: StoreOptions(access: .readOnly))
+        defer { try? log.close() }
+        return try texts(kept.lost + kept.doubtful(in: log)).sorted()
+    }
+
+    @Test("what a restored hub lost is seen, or kept aside, wherever the session that finds it breaks off") func breaksOffComparing() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var device = try await world.heal(world.device(bob), scope: newest)
+            try world.backUpHub()
+            try device.append(message("bob's, lost", in: chat, by: bob))
+            device = try await world.heal(device, scope: newest)
+            try await world.hubStore.send("ada's, lost", to: chat, from: ada)
+            device = try await world.heal(device, scope: newest)
+            try world.restoreHub()
+            for index in 0..<2 { try await world.hubStore.send("new \(index)", to: chat, from: ada) }
+
+            // Of all that the hub says the device is not told that this was all.
+            let path = device.store.log.path
+            #expect(try seen(path, chat).suffix(2) == ["bob's, lost", "ada's, lost"])
+            let replica = Monitor<ReplicaConnection?>(nil)
+            let isThere = Monitor(false)
+            let hub = world.hub.connect(
+                send: { message in
+                    if case .caughtUp? = try? Frame(decoding: message) { return isThere.withLock { $0 = true } }
+                    replica.withLock { $0 }?.receive(message)
+                }, close: { _ in })
+            let connection = device.connect(token: "", scope: newest, send: { hub.receive($0) }, close: { _ in hub.disconnected() }) { _ in }
+            replica.withLock { $0 = connection }
+            connection.start()
+            try await eventually { isThere.withLock { $0 } }
+            let all = ["message 99", "new 0", "new 1", "(pending) bob's, lost"]
+            try await eventually { try shown(device.store, chat) == all }
+            #expect(try seen(path, chat) == all)
+            #expect(try aside(path) == ["ada's, lost", "bob's, lost"])
+            // As a process leaves it that is killed now.
+            let killed = try world.copy(device)
+            connection.end()
+            replica.withLock { $0 = nil }
+            #expect(try seen(killed, chat) == all)
+            device = try world.open(killed, bob)
+            #expect(try shown(device.store, chat) == all)
+            #expect(try texts(device.lostEvents()).sorted() == ["ada's, lost", "bob's, lost"])
+            device = try await world.heal(device, scope: newest)
+            #expect(try shown(device.store, chat) == ["message 99", "new 0", "new 1", "bob's, lost"])
+            #expect(try aside(killed) == ["ada's, lost"])
+        }
+    }
+
+    @Test("what the next opening offers again is in the outbox, and seen, before it") func offersBeforeTheOpening() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            var device = try await world.heal(world.device(bob), scope: newest)
+            try world.backUpHub()
+            try device.append(message("bob's, lost", in: chat, by: bob))
+            device = try await world.heal(device, scope: newest)
+            try world.restoreHub()
+            let session = world.follow(device, scope: newest)
+            try await eventually { session.end != nil }
+            #expect({ if case .mustReopen = session.end { true } else { false } }(), "\(session.end!)")
+            let path = device.store.log.path
+            #expect(try shown(device.store, chat).last == "(pending) bob's, lost")
+            #expect(try seen(path, chat).last == "(pending) bob's, lost")
+            #expect(try ReplicaOverlay(of: path)?.outbox.map(\.state) == [.pending])
+            #expect(try aside(path).isEmpty)
+            try device.close()
+            device = try world.open(path, bob)
+            #expect(device.outbox.map(\.state) == [.pending])
         }
     }
 

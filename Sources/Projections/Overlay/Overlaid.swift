@@ -35,6 +35,7 @@ struct Overlaid: Sendable {
         all = events
         confirmed = []
         places = nil
+        strike(shown: preview?.events ?? [])
         forget()
     }
 
@@ -46,6 +47,7 @@ struct Overlaid: Sendable {
 
     mutating func extendPreview(by events: [RecordedEvent]) {
         do { try preview?.append(events) } catch { preconditionFailure("a preview is extended by what does not follow it: \(error)") }
+        strike(shown: events)
         forget()
     }
 
@@ -53,7 +55,17 @@ struct Overlaid: Sendable {
         self.preview = preview
         // It may have what was looked for.
         targets.withLock { targets in targets = targets.filter { $0.value.seq != nil } }
+        strike(shown: preview?.events ?? [])
         forget()
+    }
+
+    /// What the hub has taken, and what is shown of it, may be on the disk before the outbox lets go of it.
+    private mutating func strike(shown events: [RecordedEvent]) {
+        if all.isEmpty || events.isEmpty { return }
+        var origins: [Origin: Int] = [:]
+        for (place, one) in all.enumerated() where one.failure == nil && one.origin.counter > 0 { origins[one.origin] = place }
+        if origins.isEmpty { return }
+        for event in events { if let place = origins[event.origin], all[place].event.log == event.log { confirmed.insert(place) } }
     }
 
     /// The state below changed, by this event or otherwise.

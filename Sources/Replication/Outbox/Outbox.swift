@@ -80,6 +80,29 @@ final class Outbox {
         _ given: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false },
         write: (inout SideStore.Writing) throws -> Void = { _ in }
     ) throws {
+        guard let all = withFirst(given, sentNonce: sentNonce, wasSent: wasSent) else { return try side.write { try write(&$0) } }
+        let old = entries
+        try side.write { transaction in
+            try write(&transaction)
+            for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+            for entry in all { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+        }
+        take(all)
+    }
+
+    /// The same in memory alone, for who only reads: as the next opening will write it.
+    func assumeFirst(_ given: [RecordedEvent]) { if let all = withFirst(given) { take(all) } }
+
+    private func take(_ all: [OutboxEntry]) {
+        table = OutboxEntries()
+        for entry in all { table.put(entry) }
+        nextID = UInt64(all.count + 1)
+        nextSending = (all.map(\.sending).max() ?? 0) + 1
+        settleWaiting(table.conversations)
+    }
+
+    /// All entries, with others before them; `nil`: nothing new is among these.
+    private func withFirst(_ given: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }) -> [OutboxEntry]? {
         var all: [OutboxEntry] = []
         // What is on its way as an offer already, of another life of the hub: the clock tells.
         var known = Dictionary(grouping: entries.map { ($0.origin.hlc, $0.event) }, by: \.0).mapValues { $0.map(\.1) }
@@ -90,6 +113,7 @@ final class Outbox {
             known[event.origin.hlc, default: []].append(event.event)
             events.append((event, isAgain))
         }
+        if events.isEmpty { return nil }
         for (event, isAgain) in events {
             let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
@@ -97,8 +121,7 @@ final class Outbox {
             entry.sending = entry.id
             all.append(entry)
         }
-        let old = entries
-        for entry in old where !events.isEmpty {
+        for entry in entries {
             var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
             moved.state = entry.state
             moved.restsOn = entry.restsOn
@@ -107,18 +130,7 @@ final class Outbox {
             all.append(moved)
         }
         Self.sortLanes(&all)
-        try side.write { transaction in
-            try write(&transaction)
-            if events.isEmpty { return }
-            for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
-            for entry in all { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
-        }
-        if events.isEmpty { return }
-        table = OutboxEntries()
-        for entry in all { table.put(entry) }
-        nextID = UInt64(all.count + 1)
-        nextSending = (all.map(\.sending).max() ?? 0) + 1
-        settleWaiting(table.conversations)
+        return all
     }
 
     /// Those of one lane change places in the order of sending, so that their counters ascend.

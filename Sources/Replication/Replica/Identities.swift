@@ -73,7 +73,11 @@ enum Identities {
     }
 
     static func own(_ side: SideStore, _ identity: ReplicaIdentity) throws -> Own {
-        try side.read { transaction in try own(in: { try transaction.get(SyncTables.state, $0) }, identity) }
+        try side.read { try own($0, identity) }
+    }
+
+    static func own(_ transaction: borrowing SideStore.Reading, _ identity: ReplicaIdentity) throws -> Own {
+        try own(in: { try transaction.get(SyncTables.state, $0) }, identity)
     }
 
     private static func own(in fact: ([UInt8]) throws -> [UInt8]?, _ identity: ReplicaIdentity) throws -> Own {

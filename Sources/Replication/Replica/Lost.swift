@@ -8,11 +8,15 @@ enum Lost {
 
     static func read(_ transaction: borrowing SideStore.Reading, in table: SideStore.TableName = SyncTables.lost) throws -> [RecordedEvent] {
         var events: [RecordedEvent] = []
+        try forEach(transaction, in: table) { events.append($0) }
+        return events
+    }
+
+    static func forEach(_ transaction: borrowing SideStore.Reading, in table: SideStore.TableName, _ body: (RecordedEvent) -> Void) throws {
         try transaction.forEach(table, from: []) { _, value in
-            events.append(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
+            body(try value.withUnsafeBytes { try RecordedEvent(kept: $0) })
             return true
         }
-        return events
     }
 
     static func isEmpty(_ side: SideStore, in table: SideStore.TableName) throws -> Bool {

@@ -18,6 +18,8 @@ extension Replica {
             }
             state.damaged = damaged
             state.forgetCursor()
+            state.suspects = try Suspects(side, state.outbox.identity)
+            show(state.suspects.conversations, state)
             guard case .newest(_, let messages) = scope else { return [] }
             // Of a conversation that is not among the newest the hub says nothing if it is not asked: what is suspect there would look lost.
             let doubtful = try Lost.read(side, in: SyncTables.suspects).map(\.log).filter { if case .conversation = $0 { true } else { false } }
@@ -35,12 +37,12 @@ extension Replica {
         guard state.isComparing else { return false }
         state.isComparing = false
         try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
-        show(state.outbox, try state.outbox.strikeAccepted { try standing(of: $0, state) })
+        show(try state.outbox.strikeAccepted { try standing(of: $0, state) }, state)
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
         for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) {
-            let fate = try fate(of: event, state)
+            let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }
             settled.append(event)
             switch fate {
@@ -57,6 +59,9 @@ extension Replica {
             try Lost.put(own, in: SyncTables.offers, &transaction)
         }
         state.lost.add(others)
+        let suspected = state.suspects.conversations
+        state.suspects = try Suspects(side, state.outbox.identity)
+        show(suspected.union(state.suspects.conversations), state)
         // It may stand elsewhere by now.
         try settleLost(after: state.place, &state)
         return !own.isEmpty
@@ -82,28 +87,6 @@ extension Replica {
             }
             for part in parts where part.log == log { part.events.forEach(body) }
         }
-        show(state.outbox, touched)
-    }
-
-    private enum Fate {
-        case held, lost
-        /// It lies in a hole: what stands there will come.
-        case unknown
-        /// What stands there is not for this user any more, who came in anew: nobody can tell, and to offer it again could record it twice.
-        case outOfSight
-    }
-
-    /// What became of an event of which nothing vouched that the hub has it.
-    private func fate(of event: RecordedEvent, _ state: borrowing State) throws -> Fate {
-        var held: RecordedEvent?
-        if try event.seq <= store.log.lastSeq(of: event.log) {
-            held = try store.log.event(in: event.log, at: event.seq)
-        } else if event.seq <= state.previews.baseSeq(of: event.log) {
-            return state.previews.lastSeqOfFirst(event.log) > 0 ? .outOfSight : .unknown
-        } else {
-            held = state.previews.event(in: event.log, at: event.seq)
-        }
-        // An erased body says nothing else than the one that it was.
-        return held.map { HeldEvent($0) } == HeldEvent(event) ? .held : .lost
+        show(touched, state)
     }
 }

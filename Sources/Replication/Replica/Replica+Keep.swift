@@ -337,6 +337,8 @@ extension Replica {
             kept.bridges.append(Kept.Hole(wish: Fetch(log: log, from: seqs.lowerBound, through: seqs.upperBound), lastSeq: seqs.upperBound))
         }
         try confirmed(taken.shown, &state)
+        // Of the part in whose place this one is shown, something may be gone.
+        if case .conversation(let id) = log, state.suspects.conversations.contains(id) { show([id], state) }
     }
 
     /// Whether a log has a newest part that the events go on.

@@ -69,7 +69,7 @@ extension Replica {
             let (pushed, touched) =
                 holdsBack
                 ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)
-            show(state.outbox, touched)
+            show(touched, state)
             state.greeting = Greeting(
                 checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack, breaks: breaks,
                 messageBytes: messageBytes ?? .max)
@@ -159,7 +159,7 @@ extension Replica {
         try state.withLock { state in
             let (pushed, touched) = try state.outbox.take(bytesMax: bytesMax, eventsMax: WireLimits.pushEventsMax)
             // They have counters now, by which their confirmed form is known.
-            show(state.outbox, touched)
+            show(touched, state)
             return pushed
         }
     }
@@ -171,7 +171,7 @@ extension Replica {
 
     /// The hub ended the session before it looked at what came with HELLO.
     func takeBack() throws {
-        try state.withLock { state in show(state.outbox, try state.outbox.takeBack()) }
+        try state.withLock { state in show(try state.outbox.takeBack(), state) }
     }
 
     /// The hub has decided nothing of what was sent and not answered.
@@ -181,14 +181,16 @@ extension Replica {
     func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> (isReborn: Bool, failed: Int) {
         try state.withLock { state in
             let result = try state.outbox.answered(accepted, refused, newNonce: { Self.nonce(options.execution) }) { try standing(of: $0, state) }
-            show(state.outbox, result.touched)
+            show(result.touched, state)
             return (result.isReborn, result.failed)
         }
     }
 
     /// Events that were kept: what was on its way as one of them, or was accepted as something that is held by now, leaves the outbox.
     func confirmed(_ events: [RecordedEvent], _ state: inout State) throws {
-        show(state.outbox, try state.outbox.confirmed(events) { try standing(of: $0, state) })
+        var touched = try state.outbox.confirmed(events) { try standing(of: $0, state) }
+        if !state.suspects.isEmpty { touched.formUnion(state.suspects.conversations.intersection(events.map(\.event.conversation))) }
+        show(touched, state)
         try settleLost(events, &state)
     }
 

@@ -20,6 +20,7 @@ public final class Replica: Sendable {
         var previews: Previews
         var damaged: DamagedLogs
         var lost: LostEvents
+        var suspects: Suspects
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         /// In its place, and never beside it: a part is no reason to take this replica for whole.
@@ -199,7 +200,7 @@ public final class Replica: Sendable {
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         return State(
-            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), cursor: cursor, part: part,
+            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity), cursor: cursor, part: part,
             newest: try part == nil ? nil : facts.newest.map { try ReplicaState.heldEvent($0) }, place: facts.place)
     }
 
@@ -211,11 +212,12 @@ public final class Replica: Sendable {
             guard let seq = try store.log.seq(of: entry.origin, in: entry.event.log) else { continue }
             if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
         }
+        for case (.conversation(let id), let part) in state.previews.all.map({ ($0.log, $0) }) where !state.outbox.table[id].isEmpty { held += part.events }
         _ = try state.outbox.confirmed(held) { _ in .awaited }
         if isOffering { try strikeStanding(&state) }
         try settleLost(after: state.cursor == nil ? 0 : state.place, &state)
         state.previews.show(in: store)
-        show(state.outbox, state.outbox.table.conversations)
+        show(state.outbox.table.conversations.union(state.suspects.conversations), state)
     }
 
     /// Why a store that holds events is not taken for a replica.
@@ -346,7 +348,7 @@ public final class Replica: Sendable {
                 return hlc
             }
             state.lastHLC = hlc
-            show(state.outbox, touched)
+            show(touched, state)
         }
     }
 
@@ -355,16 +357,23 @@ public final class Replica: Sendable {
     private func change(_ body: (Outbox) throws -> (count: Int, touched: Set<ConversationID>)) throws -> Int {
         try state.withLock { state in
             let (count, touched) = try body(state.outbox)
-            show(state.outbox, touched)
+            show(touched, state)
             return count
         }
     }
 
-    /// Puts the outbox on the screens of these conversations.
-    func show(_ outbox: Outbox, _ conversations: Set<ConversationID>) { Self.show(outbox, conversations, in: store) }
+    /// Puts what is pending on the screens of these conversations.
+    func show(_ conversations: Set<ConversationID>, _ state: borrowing State) {
+        Self.show(state.outbox, state.suspects, state.previews, conversations, in: store)
+    }
 
-    static func show(_ outbox: Outbox, _ conversations: Set<ConversationID>, in store: ConversationStore) {
-        for id in conversations { store.setPending(outbox.table[id].map { PendingEvent($0) }, of: id) }
+    static func show(_ outbox: Outbox, _ suspects: Suspects, _ previews: Previews, _ conversations: Set<ConversationID>, in store: ConversationStore) {
+        for id in conversations {
+            let entries = outbox.table[id]
+            // A log that cannot be read says so to those who read it.
+            let gone = suspects.isEmpty ? [] : (try? suspects.pending(in: id, beside: entries, previews, store.log)) ?? []
+            store.setPending(gone + entries.map { PendingEvent($0) }, of: id)
+        }
     }
 
     // Where it stands.
@@ -378,8 +387,11 @@ public final class Replica: Sendable {
     /// Of these, those of a scope.
     package func holes(in scope: Scope) -> [(log: LogID, seqs: ClosedRange<Seq>)] { holes.filter { Scope.covers($0.log, scope.names) } }
 
-    /// Events that a hub had and lost, which this replica kept aside.
-    public func lostEvents() throws -> [RecordedEvent] { try Lost.read(side) }
+    /// Events that a hub had and lost, which this replica kept aside; with those of which that is not known yet (``KeptAside/doubtful(in:)``).
+    public func lostEvents() throws -> [RecordedEvent] {
+        let kept = try side.read { try KeptAside($0, side) }
+        return try kept.lost + kept.doubtful(in: store.log)
+    }
 
     /// What a hub did that no honest one does, as it was told when it was found.
     public var evidence: String? {

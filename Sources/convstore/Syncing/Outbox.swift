@@ -22,7 +22,7 @@ struct Outbox: ParsableCommand {
     var edit: UInt64?
     @Option(help: "The new text for --edit.")
     var text: String?
-    @Flag(help: "List the events that a hub had and lost.")
+    @Flag(help: "List the events that a hub had and lost, or may have, if a sync was cut off.")
     var lost = false
     @Flag(help: "Print JSON, one object a line.")
     var json = false
@@ -72,11 +72,25 @@ struct Outbox: ParsableCommand {
 
     /// Beside whoever writes.
     private func list() throws {
-        guard let overlay = try ReplicaOverlay(of: store.path) else {
-            throw Failure(.usage, "\(store.path) is no replica; `convstore sync --user NAME` makes one")
-        }
-        if lost { return try list(overlay.lost) }
+        if lost { return try listLost() }
+        guard let overlay = try ReplicaOverlay(of: store.path) else { throw noReplica }
         for entry in overlay.outbox { try print(entry) }
+    }
+
+    private var noReplica: Failure { Failure(.usage, "\(store.path) is no replica; `convstore sync --user NAME` makes one") }
+
+    private func listLost() throws {
+        guard let kept = try KeptAside(of: store.path) else { throw noReplica }
+        try list(kept.lost)
+        if !kept.hasDoubtful { return }
+        try store.read { log in
+            let doubtful = try kept.doubtful(in: log)
+            try list(doubtful)
+            guard !doubtful.isEmpty else { return }
+            Terminal.complain(
+                "\(kept.lost.isEmpty ? "" : "the last ")\(Quantity.count(doubtful.count, "event")) may be lost: a sync that compares was cut off, the next one tells"
+            )
+        }
     }
 
     /// Throws 66 for a number that is not there, and 64 for one of which `objection` says why not.

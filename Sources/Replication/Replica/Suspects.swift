@@ -1,0 +1,58 @@
+internal import ConversationStore
+internal import EventLog
+
+/// What became of an event of which nothing vouches that the hub has it.
+enum Fate {
+    case held, lost
+    /// It lies in a hole: what stands there will come.
+    case unknown
+    /// What stands there is not for this user any more, who came in anew: nobody can tell, and to offer it again could record it twice.
+    case outOfSight
+}
+
+extension Previews {
+    /// What became of an event, as far as what is held tells: while more comes, what is lost may come again.
+    func fate(of event: RecordedEvent, in log: EventStore) throws -> Fate {
+        var held: RecordedEvent?
+        if try event.seq <= log.lastSeq(of: event.log) {
+            held = try log.event(in: event.log, at: event.seq)
+        } else if event.seq <= baseSeq(of: event.log) {
+            return lastSeqOfFirst(event.log) > 0 ? .outOfSight : .unknown
+        } else {
+            held = self.event(in: event.log, at: event.seq)
+        }
+        // An erased body says nothing else than the one that it was.
+        return held.map { HeldEvent($0) } == HeldEvent(event) ? .held : .lost
+    }
+}
+
+/// This replica's own among what a hub may have lost, or has lost and is offered again by the next opening.
+///
+/// Until then it stands on the screen as pending, unless it stands there as confirmed: what its user wrote is never gone, wherever a process is killed.
+struct Suspects {
+    private var suspects: [ConversationID: [RecordedEvent]] = [:]
+    private var offers: [ConversationID: [RecordedEvent]] = [:]
+
+    var isEmpty: Bool { suspects.isEmpty && offers.isEmpty }
+    var conversations: Set<ConversationID> { Set(suspects.keys).union(offers.keys) }
+
+    init(_ side: SideStore, _ identity: ReplicaIdentity) throws {
+        self = try side.read { try Self($0, Identities.own($0, identity), withOffers: true) }
+    }
+
+    /// - Parameter withOffers: whether the outbox has not taken them over.
+    init(_ transaction: borrowing SideStore.Reading, _ own: Identities.Own, withOffers: Bool) throws {
+        try Lost.forEach(transaction, in: SyncTables.suspects) { if own.contains($0), !$0.isErased { suspects[$0.event.conversation, default: []].append($0) } }
+        guard withOffers else { return }
+        try Lost.forEach(transaction, in: SyncTables.offers) { offers[$0.event.conversation, default: []].append($0) }
+    }
+
+    /// What of it is to be shown in a conversation as pending, before what the outbox has.
+    func pending(in id: ConversationID, beside entries: [OutboxEntry], _ previews: Previews, _ log: EventStore) throws -> [PendingEvent] {
+        let gone = try (suspects[id] ?? []).filter { if case .lost = try previews.fate(of: $0, in: log) { true } else { false } }
+        let known = Dictionary(grouping: entries, by: \.origin.hlc)
+        // The outbox may offer it already, under another origin.
+        return (gone + (offers[id] ?? [])).filter { event in !(known[event.origin.hlc]?.contains { $0.event == event.event } ?? false) }
+            .map { PendingEvent($0.event, origin: $0.origin) }
+    }
+}
