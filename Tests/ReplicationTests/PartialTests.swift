@@ -231,6 +231,72 @@ import Testing
         }
     }
 
+    @Test("when one of the newest conversations is left, the next newest comes in its place", arguments: [false, true])
+    func leftOneOfTheNewest(isConnected: Bool) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for number in 0..<6 {
+                chats.append(try await world.hubStore.createConversation(.group, title: "Chat \(number)", author: ada, participants: [bob]))
+                for index in 0..<30 { try await world.hubStore.send("message \(index)", to: chats[number], from: ada) }
+            }
+            let scope = Scope.newest(conversations: 3, messages: 5)
+            let device = try world.device(bob)
+            func here() throws -> Set<ConversationID> {
+                Set(try chats.filter { try device.store.timeline(of: $0, limit: 100)?.messages.last?.text == "message 29" })
+            }
+            var session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(try here() == Set(chats[3...]))
+            for left in [[5], [2, 4]] {
+                if !isConnected {
+                    session.connection.end()
+                    try await eventually { session.end != nil }
+                }
+                for number in left {
+                    _ = try await world.hubStore.append(Event(conversation: chats[number], author: bob, content: .participantLeft(bob)))
+                }
+                if !isConnected { session = world.follow(device, scope: scope) }
+                try await eventually {
+                    let wanted = left == [5] ? chats[2...4] : chats[0...1]
+                    return try Set(wanted).isSubset(of: here())
+                }
+                try await eventually { session.isSettled || session.end != nil }
+                #expect(session.end == nil || !isConnected)
+                #expect(try here().contains(chats[1]) == (left != [5]))
+                for chat in try here() {
+                    let texts = try device.store.timeline(of: chat, limit: 100)!.messages.map(\.text)
+                    #expect(texts == (25..<30).map { "message \($0)" }, "\(left) \(chats.firstIndex(of: chat)!) \(texts)")
+                }
+            }
+            session.connection.end()
+            try await eventually { session.end != nil }
+        }
+    }
+
+    @Test("who comes again into a conversation that was none of the newest is sent its newest messages, and what follows")
+    func cameAgain() async throws {
+        try await withWorld { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob), scope = Scope.newest(conversations: 1, messages: 5)
+            try await settle(world, device, scope)
+            let expected = (56..<60).map { "old \($0)" }
+            for content in [Event.Content.participantLeft(bob), .participantJoined(bob)] {
+                _ = try await world.hubStore.append(Event(conversation: old, author: ada, content: content))
+            }
+            let session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(try device.store.timeline(of: old, limit: 100)!.messages.map(\.text).suffix(4) == expected)
+            try await world.hubStore.send("again", to: old, from: ada)
+            try await eventually { try device.store.timeline(of: old, limit: 100)!.messages.map(\.text).suffix(5) == expected + ["again"] }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            for id in [old, long] {
+                #expect(try device.store.timeline(of: id, limit: 100)!.messages.count <= 6)
+                #expect(try device.store.log.lastSeq(of: .conversation(id)) == 0)
+            }
+        }
+    }
+
     @Test("an own message that came with a part is shown once, also where a process ended before it left the outbox")
     func endsBeforeItLeavesTheOutbox() async throws {
         try await withWorld { world in

@@ -171,14 +171,21 @@ import Testing
         }
     }
 
-    @Test("a copy of a running hub that was written to before it was served is not taken for that hub") func writtenBehindTheCopy() async throws {
+    @Test(
+        "a copy of a running hub that was written to before it was served is not taken for that hub",
+        arguments: [true, false], [Scope.mine, .newest(conversations: 5, messages: 10)])
+    func writtenBehindTheCopy(_ isTold: Bool, _ scope: Scope) async throws {
         try await withWorld { world in
             let chat = try await begin(world)
-            var device = try await world.heal(world.device(bob))
+            var device = try await world.heal(world.device(bob), scope: scope)
             try world.backUpHub()
             try device.append(message("bob's own", in: chat, by: bob))
-            device = try await world.heal(device)
-            try await world.restoreHub(writing: [message("behind the copy", in: chat, by: ada), message("and more", in: chat, by: ada)])
+            device = try await world.heal(device, scope: scope)
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, bob)
+            try await world.restoreHub(writing: [message("behind the copy", in: chat, by: ada), message("and more", in: chat, by: ada)], isTold: isTold)
+            device = try await world.heal(device, scope: scope)
             device = try await world.heal(device)
             try expectSame(world, device, chat)
             #expect(try device.store.timeline(of: chat, .newest, limit: 3)!.messages.map(\.text) == ["behind the copy", "and more", "bob's own"])

@@ -82,8 +82,10 @@ final class World {
     func backUpHub() throws { try EventStore.copy(from: directory + "/hub", to: directory + "/backup") }
 
     /// The backup, in which somebody writes before it is served in the hub's place.
-    func restoreHub(writing events: [Event]) async throws {
-        try Hub.endOpenings(inCopyAt: directory + "/backup")
+    ///
+    /// - Parameter isTold: whether it was told from the hub, as `convstore copy` does.
+    func restoreHub(writing events: [Event], isTold: Bool) async throws {
+        if isTold { try Hub.endOpenings(inCopyAt: directory + "/backup") }
         let store = try ConversationStore.open(at: directory + "/backup")
         for event in events { _ = try await store.append(event) }
         try store.close()

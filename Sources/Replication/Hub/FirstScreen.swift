@@ -56,6 +56,12 @@ struct FirstScreen {
         return pages
     }
 
+    /// Of the newest conversations, the scope, those that have come up to them since the user left as many others: whoever had the newest lacks these at most.
+    func pages(behindLeaving count: Int) throws -> ArraySlice<Page> {
+        guard count > 0, case .newest(let conversations, _) = scope else { return [] }
+        return try pages().dropFirst(max(0, Int(clamping: conversations) - count))
+    }
+
     /// The next pages, as many as make a frame, or as are made of so many events.
     func part(_ pages: inout ArraySlice<Page>, bytesMax: Int) throws -> Part {
         var part = Part()

@@ -79,6 +79,7 @@ extension HubConnection {
         let isNewest = if case .newest = scope { true } else { false }
         if position == 0, hello.wantsFirstScreen || isNewest { screen = try FirstScreen(hub, identity, scope).pages()[...] }
         var offers: [HeadsFrame.Item] = []
+        var left = 0
         for change in changes {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
@@ -90,11 +91,21 @@ extension HubConnection {
             if change.hasComeOrGone(since: first) {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
                 if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
+                if change.joinedSeq == 0 { left += 1 }
             } else {
                 try want(change.log, from: first)
             }
         }
         held += frames(of: offers)
+        if left > 0 { try fill(behindLeaving: left, identity, but: Set(changes.map(\.log))) }
+    }
+
+    /// What stands among the newest conversations in the place of those that were left is sent.
+    ///
+    /// - Parameter coming: what is sent of these anyway.
+    func fill(behindLeaving count: Int, _ identity: Identity, but coming: Set<LogID>) throws {
+        let known = coming.union(screen.map { .conversation($0.conversation) })
+        screen += try FirstScreen(hub, identity, scope).pages(behindLeaving: count).filter { !known.contains(.conversation($0.conversation)) }
     }
 
     /// Finds the same for a replica that an earlier session has sent only a part. It says itself what it holds beside that, and is sent nothing before.

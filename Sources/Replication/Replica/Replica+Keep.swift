@@ -353,8 +353,8 @@ extension Replica {
         }
     }
 
-    /// What to ask for where events came without those before them: all that is missing, or, where only newest parts are wanted, such a part.
-    private func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
+    /// What to ask for where events came without those before them, or the hub says how far a log goes: all that is missing, or, where only newest parts are wanted, such a part.
+    func wish(for log: LogID, heldSeq: Seq) throws -> Fetch {
         // Of what is before the part of somebody who came later nothing is given; and another one would take the place of one that need only go on.
         let partSeq = state.withLock { max($0.previews.lastSeqOfFirst(log), $0.previews.settledSeq(of: log)) }
         if partSeq > heldSeq { return Fetch(log: log, from: partSeq + 1, through: 0) }

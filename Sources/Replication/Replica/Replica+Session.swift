@@ -91,7 +91,9 @@ extension Replica {
     private func newestBehindCursor(_ state: inout State) throws -> HeldEvent? {
         guard state.cursor != nil || state.part != nil else { return nil }
         var newest = state.previews.newest(in: state.scopeNames).map { HeldEvent($0) }
-        if let other = state.newest, newest.map({ other.hlc > $0.hlc }) ?? true { newest = other }
+        for case let other? in [state.newest, state.covered] where Scope.covers(other.log, state.scopeNames) && newest.map({ other.hlc > $0.hlc }) ?? true {
+            newest = other
+        }
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
         if !isCompared, let part = state.part {
@@ -142,10 +144,11 @@ extension Replica {
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
             state.cursor = cursor
-            (state.part, state.newest) = (nil, nil)
+            state.part = nil
             state.place = place
             // What came behind that place is not covered by it.
             if place >= store.log.lastPosition {
+                state.coverNewest()
                 hadHealed = state.damaged.hasHealed
                 state.damaged.forgetHealed()
             }

@@ -25,9 +25,11 @@ public final class Replica: Sendable {
         var cursor: Cursor?
         /// In its place, and never beside it: a part is no reason to take this replica for whole.
         var part: ReplicaState.Part?
-        /// The newest event by the hub's clock that came since nothing vouches for all. A part tells where the hub stood when it began to be sent: what
-        /// happened since and has come is for this to name.
+        /// The newest event by the hub's clock that came, and is not among what the cursor covers. A part tells where the hub stood when it began to be sent:
+        /// what happened since and has come is for this to name.
         var newest: HeldEvent?
+        /// The newest of what the cursor covers, if that is known: a hub that has another one there is another hub, whatever it knows of the cursor.
+        var covered: HeldEvent?
         /// Whether the disk has them.
         var isCursorSaved = true
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
@@ -46,14 +48,19 @@ public final class Replica: Sendable {
         /// Nothing vouches any more for what is held.
         mutating func forgetCursor() {
             cursor = nil
-            (part, newest) = (nil, nil)
+            (part, newest, covered) = (nil, nil, nil)
             damaged.forgetHealed()
             isCursorSaved = true
         }
 
-        /// Behind a cursor all that came is looked through instead.
         mutating func note(newest event: RecordedEvent?) {
-            if let event, cursor == nil, newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
+            if let event, newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
+        }
+
+        /// All that came is covered by the cursor.
+        mutating func coverNewest() {
+            if let newest, covered.map({ newest.hlc > $0.hlc }) ?? true { covered = newest }
+            newest = nil
         }
     }
 
@@ -199,9 +206,10 @@ public final class Replica: Sendable {
         }
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
+        let newest = try facts.newest.map { try ReplicaState.heldEvent($0) }
         return State(
             outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity), cursor: cursor, part: part,
-            newest: try part == nil ? nil : facts.newest.map { try ReplicaState.heldEvent($0) }, place: facts.place)
+            newest: part == nil ? nil : newest, covered: cursor == nil ? nil : newest, place: facts.place)
     }
 
     /// Does what a process before this one had left to do, and shows what stands beside the logs.
@@ -417,6 +425,7 @@ public final class Replica: Sendable {
                 try state.damaged.keepHealed(&transaction)
                 if let cursor = state.cursor {
                     try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
+                    if let covered = state.covered { try transaction.put(SyncTables.state, ReplicaState.Key.newest, ReplicaState.encode(covered)) }
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
                 } else if let part = state.part {
                     try transaction.put(SyncTables.state, ReplicaState.Key.progress, part.encoded())

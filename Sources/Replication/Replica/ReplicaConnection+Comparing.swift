@@ -21,7 +21,10 @@ extension ReplicaConnection {
                     }
                     throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
                 }
-                wishes.append(Fetch(log: item.log, from: held + 1, through: 0))
+                let wish = try replica.wish(for: item.log, heldSeq: held)
+                wishes.append(wish)
+                // Of what goes on behind a page that is asked for the hub is told too: it waits for that.
+                if wish.from == 0 { wishes.append(Fetch(log: item.log, from: item.head.size + 1, through: 0)) }
                 continue
             }
             let vouchedSeq = comparison == nil ? replica.vouchedSeq(of: item.log) : nil

@@ -20,6 +20,7 @@ enum ReplicaState {
         /// In the cursor's place: how far a session came that had not sent everything.
         static let progress = Array("progress".utf8)
         /// Beside it, the newest event by the hub's clock that has come: what happened while it was sent may lie before `place`, and the cursor in it is older.
+        /// Beside a cursor the newest that this covers.
         static let newest = Array("newest".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)

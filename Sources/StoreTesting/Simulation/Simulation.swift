@@ -112,7 +112,10 @@ package final class Simulation: @unchecked Sendable {
 
     private func checkAtRest() {
         if failure != nil { return }
-        do { try check() } catch { found("\(error)") }
+        do {
+            try check()
+            for device in devices { try DeviceCheck(device, hub)?.checkNewest() }
+        } catch { found("\(error)") }
     }
 
     /// At rest, devices that held a part ask for another one, or for everything.
@@ -120,10 +123,8 @@ package final class Simulation: @unchecked Sendable {
         let scoped = devices.filter(\.isScoped)
         if failure != nil || scoped.isEmpty { return }
         for device in scoped { device.ask(for: world.random.chance(0.5) ? .mine : scope(for: device)) }
-        let asked = hub.history.position
         rest()
         checkAtRest()
-        if failure == nil { do { for device in scoped { try DeviceCheck(device, hub)?.checkNewest(askedAt: asked) } } catch { found("\(error)") } }
     }
 
     private func planTicks() {
