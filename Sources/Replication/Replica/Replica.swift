@@ -220,7 +220,9 @@ public final class Replica: Sendable {
             guard let seq = try store.log.seq(of: entry.origin, in: entry.event.log) else { continue }
             if let event = try store.log.event(in: entry.event.log, at: seq) { held.append(event) }
         }
-        for case (.conversation(let id), let part) in state.previews.all.map({ ($0.log, $0) }) where !state.outbox.table[id].isEmpty { held += part.events }
+        for part in state.previews.all {
+            if case .conversation(let id) = part.log, !state.outbox.table[id].isEmpty { held += part.events }
+        }
         _ = try state.outbox.confirmed(held) { _ in .awaited }
         if isOffering { try strikeStanding(&state) }
         try settleLost(after: state.cursor == nil ? 0 : state.place, &state)
