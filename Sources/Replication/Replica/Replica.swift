@@ -208,7 +208,8 @@ public final class Replica: Sendable {
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         let newest = try facts.newest.map { try ReplicaState.heldEvent($0) }
         return State(
-            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity), cursor: cursor, part: part,
+            outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity),
+            cursor: cursor, part: part,
             newest: part == nil ? nil : newest, covered: cursor == nil ? nil : newest, place: facts.place)
     }
 
