@@ -75,6 +75,9 @@ extension ConversationStore {
         return try fold.encodedBase(of: conversation).flatMap { $0.seq == seq ? $0.base : nil }
     }
 
+    /// By what a conversation stands in lobbies, also in those of who left it; `nil` if there is none.
+    package func order(of conversation: ConversationID) throws -> HLC? { try view(of: conversation) { try $0.order(of: conversation) } }
+
     /// What somebody who joins a conversation may see of it.
     package func history(of conversation: ConversationID) throws -> ConversationHistory {
         try view(of: conversation) { try $0.attribute(ConversationHistory.attribute, of: conversation) }.flatMap(ConversationHistory.init(rawValue:)) ?? .whole

@@ -8,6 +8,8 @@ struct Overlaid: Sendable {
     /// Where in `all` something lies by which the hub's form is known: made when first something is confirmed.
     private var places: [PendingEvent.Mark: [Int]]?
     private(set) var preview: Preview?
+    /// The origins of its events: made when first something is pending.
+    private var shownOrigins: Set<Origin>?
     /// Where messages lie that pending events speak of: looked for once, as seqs never change.
     private let targets = Monitor<[MessageID: Target]>([:])
     /// What all this amounts to: made when somebody first looks.
@@ -35,7 +37,7 @@ struct Overlaid: Sendable {
         all = events
         confirmed = []
         places = nil
-        strike(shown: preview?.events ?? [])
+        strikeShown()
         forget()
     }
 
@@ -47,7 +49,8 @@ struct Overlaid: Sendable {
 
     mutating func extendPreview(by events: [RecordedEvent]) {
         do { try preview?.append(events) } catch { preconditionFailure("a preview is extended by what does not follow it: \(error)") }
-        strike(shown: events)
+        shownOrigins?.formUnion(events.map(\.origin))
+        strikeShown()
         forget()
     }
 
@@ -55,17 +58,18 @@ struct Overlaid: Sendable {
         self.preview = preview
         // It may have what was looked for.
         targets.withLock { targets in targets = targets.filter { $0.value.seq != nil } }
-        strike(shown: preview?.events ?? [])
+        shownOrigins = nil
+        strikeShown()
         forget()
     }
 
     /// What the hub has taken, and what is shown of it, may be on the disk before the outbox lets go of it.
-    private mutating func strike(shown events: [RecordedEvent]) {
-        if all.isEmpty || events.isEmpty { return }
-        var origins: [Origin: Int] = [:]
-        for (place, one) in all.enumerated() where one.failure == nil && one.origin.counter > 0 { origins[one.origin] = place }
-        if origins.isEmpty { return }
-        for event in events { if let place = origins[event.origin], all[place].event.log == event.log { confirmed.insert(place) } }
+    private mutating func strikeShown() {
+        guard let preview, confirmed.count < all.count else { return }
+        if shownOrigins == nil { shownOrigins = Set(preview.events.map(\.origin)) }
+        for (place, one) in all.enumerated() where one.failure == nil && one.origin.counter > 0 && one.isInConversation && shownOrigins!.contains(one.origin) {
+            confirmed.insert(place)
+        }
     }
 
     /// The state below changed, by this event or otherwise.

@@ -156,6 +156,9 @@ extension Conversations {
     /// What an attribute of a conversation is; `nil` if it has none of the name, or there is no such conversation.
     package func attribute(_ name: String, of id: ConversationID) throws -> String? { try rows.lend(id) { $0.pointee.attribute(name) } ?? nil }
 
+    /// By what a conversation stands in lobbies (`LobbyRow.order`); `nil` if there is none.
+    package func order(of id: ConversationID) throws -> HLC? { try rows.lend(id) { $0.pointee.order } }
+
     /// The last seq of a conversation; 0 if there is none.
     package func seq(of id: ConversationID) throws -> Seq { try rows.lend(id) { $0.pointee.seq } ?? 0 }
 

@@ -35,19 +35,27 @@ struct FirstScreen {
         var from: Seq?
     }
 
+    private static let newestMax: UInt64 = 1 << 20
+
     /// The conversations of the screen, in its order.
-    func pages() throws -> [Page] {
+    func pages() throws -> [Page] { try pages(rows()) }
+
+    private func rows() throws -> [LobbyRow] {
+        var limit = hub.options.firstScreenLobby
+        if case .newest(let conversations, _) = scope { limit = Int(min(conversations, Self.newestMax)) }
+        return try hub.store.lobby(of: identity.user, limit: limit).rows
+    }
+
+    private func pages(_ rows: [LobbyRow]) -> [Page] {
         var count = hub.options.firstScreenConversations
-        var rows = hub.options.firstScreenLobby
         var page = Page(conversation: ConversationID(high: 0, low: 0), messages: Self.pageMessages, bytesMax: Self.pageBytes)
-        if case .newest(let conversations, let wanted) = scope {
-            count = Int(clamping: min(conversations, 1 << 20))
-            rows = count
+        if case .newest(_, let wanted) = scope {
+            count = rows.count
             page.messages = Int(clamping: wanted)
             page.bytesMax = Self.partBytesMax
         }
         var pages: [Page] = []
-        for row in try hub.store.lobby(of: identity.user, limit: rows).rows {
+        for row in rows {
             if case .conversations(let ids) = scope, !ids.contains(row.conversation) { continue }
             page.conversation = row.conversation
             if pages.count >= count { page.messages = 0 }
@@ -56,10 +64,16 @@ struct FirstScreen {
         return pages
     }
 
-    /// Of the newest conversations, the scope, those that have come up to them since the user left as many others: whoever had the newest lacks these at most.
-    func pages(behindLeaving count: Int) throws -> ArraySlice<Page> {
-        guard count > 0, case .newest(let conversations, _) = scope else { return [] }
-        return try pages().dropFirst(max(0, Int(clamping: conversations) - count))
+    /// Of the newest conversations, the scope, those that may have come up to them since the user left others: whoever had the newest lacks no more.
+    func pages(behindLeaving left: Set<ConversationID>, _ effort: inout Effort) throws -> ArraySlice<Page> {
+        guard !left.isEmpty, case .newest(let conversations, _) = scope else { return [] }
+        let rows = try rows()
+        effort.events += rows.count + left.count
+        let count = Int(min(conversations, Self.newestMax))
+        // What stood below all of them made room for none.
+        let lastOrder = rows.count < count ? HLC(rawValue: 0) : rows.last?.order ?? HLC(rawValue: .max)
+        let made = try left.count { try hub.store.order(of: $0).map { $0 >= lastOrder } ?? false }
+        return pages(rows)[max(0, min(rows.count, count - made))...]
     }
 
     /// The next pages, as many as make a frame, or as are made of so many events.

@@ -79,7 +79,7 @@ extension HubConnection {
         let isNewest = if case .newest = scope { true } else { false }
         if position == 0, hello.wantsFirstScreen || isNewest { screen = try FirstScreen(hub, identity, scope).pages()[...] }
         var offers: [HeadsFrame.Item] = []
-        var left = 0
+        var hasLeft = false
         for change in changes {
             if position == 0 {
                 // Of a part that was asked for, the newest messages are on their way already.
@@ -91,21 +91,27 @@ extension HubConnection {
             if change.hasComeOrGone(since: first) {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
                 if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
-                if change.joinedSeq == 0 { left += 1 }
+                if isNewest, change.joinedSeq == 0, case .conversation(let id) = change.log { hasLeft = left.insert(id).inserted || hasLeft }
             } else {
                 try want(change.log, from: first)
             }
         }
         held += frames(of: offers)
-        if left > 0 { try fill(behindLeaving: left, identity, but: Set(changes.map(\.log))) }
+        if hasLeft { try fill(identity, but: Set(changes.map(\.log))) }
     }
 
-    /// What stands among the newest conversations in the place of those that were left is sent.
+    /// What stands among the newest conversations in the place of those that were left since the cursor is sent: one that is told of now may have made room
+    /// long ago.
     ///
     /// - Parameter coming: what is sent of these anyway.
-    func fill(behindLeaving count: Int, _ identity: Identity, but coming: Set<LogID>) throws {
-        let known = coming.union(screen.map { .conversation($0.conversation) })
-        screen += try FirstScreen(hub, identity, scope).pages(behindLeaving: count).filter { !known.contains(.conversation($0.conversation)) }
+    func fill(_ identity: Identity, but coming: Set<LogID>) throws {
+        var effort = Effort()
+        let pages = try FirstScreen(hub, identity, scope).pages(behindLeaving: left, &effort)
+        allowance.spend(effort)
+        let known = Set(screen.map(\.conversation))
+        for page in pages where !known.contains(page.conversation) && !coming.contains(.conversation(page.conversation)) {
+            if filled.insert(page.conversation).inserted { screen.append(page) }
+        }
     }
 
     /// Finds the same for a replica that an earlier session has sent only a part. It says itself what it holds beside that, and is sent nothing before.

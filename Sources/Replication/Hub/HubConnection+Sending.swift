@@ -20,7 +20,7 @@ extension HubConnection {
             for frame in held { transmit(frame) }
             held = []
             var offers: [HeadsFrame.Item] = []
-            var left = 0
+            var hasLeft = false
             for (log, seq) in changed.sorted(by: { $0.key < $1.key }) {
                 // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
                 // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
@@ -29,23 +29,24 @@ extension HubConnection {
                     continue
                 }
                 coverage?.note(log)
-                guard isInScope(log), offered[log] == nil else { continue }
+                guard isInScope(log) else { continue }
+                if scope.isOfParts, case .conversation(let id) = log, isLeft(id) { hasLeft = left.insert(id).inserted || hasLeft }
+                guard offered[log] == nil else { continue }
                 guard joined.contains(log) else {
-                    if scope.isOfParts, hasLeft(log) { left += 1 }
                     try want(log, from: seq)
                     continue
                 }
                 if let offer = try offer(log) { offers.append(offer) }
             }
             for frame in frames(of: offers) { transmit(frame) }
-            if left > 0, let identity = session.who { try fill(behindLeaving: left, identity, but: Set(changed.keys)) }
+            if hasLeft, let identity = session.who { try fill(identity, but: Set(changed.keys)) }
             try feedSome()
         }
     }
 
     /// Whether the user takes no part any more in a conversation that has changed.
-    private func hasLeft(_ log: LogID) -> Bool {
-        guard case .conversation(let id) = log, let identity = session.who, !seesEverything else { return false }
+    private func isLeft(_ id: ConversationID) -> Bool {
+        guard let identity = session.who, !seesEverything else { return false }
         return hub.withIndex { $0.membership(of: identity.user, in: id).joinedSeq == 0 }
     }
 

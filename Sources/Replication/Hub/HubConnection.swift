@@ -36,6 +36,10 @@ public final class HubConnection: @unchecked Sendable {
     /// Frames that must stand behind WELCOME, and what a new device shows first.
     var held: [Frame] = []
     var screen: ArraySlice<FirstScreen.Page> = []
+    /// What the user has left behind the cursor, of the newest conversations that are wanted or not.
+    var left: Set<ConversationID> = []
+    /// What came up in the place of such, be it sent by now or not: each goes once.
+    var filled: Set<ConversationID> = []
     var pushes: [(events: [PushedEvent], bytes: Int)] = []
     var isPushing = false
     /// Logs of which an event had no room on the disk: of these nothing more is decided in this session.
@@ -223,6 +227,7 @@ public final class HubConnection: @unchecked Sendable {
         pushes = []
         questions = []
         screen = []
+        (left, filled) = ([], [])
         awaited = nil
         coverage = nil
         close(bye ?? Bye(.normal))

@@ -24,7 +24,7 @@ public struct KeptAside {
         previews = suspects.isEmpty ? Previews(empty: side) : try Previews(side, transaction)
     }
 
-    /// Whether some may be lost of which that is not known: a sync that compares what is held with what the hub has is under way, or broke off.
+    /// Whether some may be lost of which that is not known: a sync that compares what is held with what the hub has is under way, or broke off, or left these out.
     public var hasDoubtful: Bool { !suspects.isEmpty }
 
     /// Those of them that nothing shows as confirmed; what is this replica's own stands there as pending. The next sync tells whether the hub has them.
@@ -32,6 +32,11 @@ public struct KeptAside {
     /// - Parameter log: the store's, opened after this was read.
     /// - Throws: `EventLogError`.
     public func doubtful(in log: EventStore) throws -> [RecordedEvent] {
-        try suspects.filter { if case .lost = try previews.fate(of: $0, in: log) { true } else { false } }
+        try suspects.filter { event in
+            switch try previews.fate(of: event, in: log) {
+            case .lost, .outOfSight: true
+            case .held, .unknown: false
+            }
+        }
     }
 }

@@ -120,6 +120,12 @@ struct Previews {
         return bridges[id].map { part.baseSeq + Seq($0.count) } ?? part.lastSeq
     }
 
+    /// The last seq that has come of a log's newest part, or of the one that is to take its place.
+    func newestSeq(of log: LogID) -> Seq {
+        guard case .conversation(let id) = log else { return 0 }
+        return (fresh[id] ?? parts[id])?.lastSeq ?? 0
+    }
+
     /// The event at a seq of a log's newest part.
     func event(in log: LogID, at seq: Seq) -> RecordedEvent? {
         guard case .conversation(let id) = log, let part = parts[id], seq > part.baseSeq, seq <= part.lastSeq else { return nil }

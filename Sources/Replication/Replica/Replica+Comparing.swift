@@ -64,6 +64,7 @@ extension Replica {
         show(suspected.union(state.suspects.conversations), state)
         // It may stand elsewhere by now.
         try settleLost(after: state.place, &state)
+        try settleLost(state.previews.all.flatMap(\.events), &state)
         return !own.isEmpty
     }
 

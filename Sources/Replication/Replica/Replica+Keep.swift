@@ -153,6 +153,7 @@ extension Replica {
                     try confirmed(rest, &state)
                 }
                 let last = try store.log.lastSeq(of: log)
+                if last > state.previews.baseSeq(of: log) { showSuspects(of: log, state) }
                 guard state.previews.isReached(log, heldSeq: last) else { continue }
                 if state.cursor != nil || state.part != nil { state.damaged.fill(log, through: last) }
                 let damaged = state.damaged
@@ -171,6 +172,8 @@ extension Replica {
 
     private func settleDamage(_ logs: [LogID], _ state: inout State) throws -> [Fetch] {
         let (settled, failure) = try state.damaged.settle(logs, in: store.log, heads, beside: state.previews)
+        // What did not lead to a log's head, and has come again, is suspect no more.
+        if !settled.isEmpty, !state.suspects.isEmpty { state.suspects = try Suspects(side, state.outbox.identity) }
         for (log, settled) in settled {
             // Some at a time: it may be all of a log.
             var next = settled.taken?.lowerBound ?? 1
@@ -337,16 +340,22 @@ extension Replica {
             kept.bridges.append(Kept.Hole(wish: Fetch(log: log, from: seqs.lowerBound, through: seqs.upperBound), lastSeq: seqs.upperBound))
         }
         try confirmed(taken.shown, &state)
-        // Of the part in whose place this one is shown, something may be gone.
-        if case .conversation(let id) = log, state.suspects.conversations.contains(id) { show([id], state) }
+        showSuspects(of: log, state)
+    }
+
+    /// Of what was shown in a part's place something may be gone.
+    private func showSuspects(of log: LogID, _ state: borrowing State) {
+        if case .conversation(let id) = log, state.suspects.has(id) { show([id], state) }
     }
 
     /// Whether a log has a newest part that the events go on.
     private func extendPart(of log: LogID, with new: [RecordedEvent], _ head: LogHead?, _ kept: inout Kept) throws -> Bool {
         try state.withLock { state in
+            let reach = state.previews.newestSeq(of: log)
             let known = state.previews.count(of: new[0].seq..<new[0].seq + Seq(new.count), in: log)
             guard let taken = try state.previews.extend(log, with: new, head: head, in: store) else { return false }
-            state.note(newest: new.max { $0.hlc < $1.hlc })
+            // What it had by then was skipped, whatever it says.
+            state.note(newest: new.filter { $0.seq > reach }.max { $0.hlc < $1.hlc })
             kept.events += new.count - known
             try note(taken, log, &state, &kept)
             return true

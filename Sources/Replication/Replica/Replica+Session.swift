@@ -148,7 +148,11 @@ extension Replica {
             state.place = place
             // What came behind that place is not covered by it.
             if place >= store.log.lastPosition {
-                state.coverNewest()
+                let previews = state.previews
+                try state.coverNewest { event in
+                    let held = try store.log.event(in: event.log, at: event.seq) ?? previews.event(in: event.log, at: event.seq)
+                    return held.map { HeldEvent($0) } == event
+                }
                 hadHealed = state.damaged.hasHealed
                 state.damaged.forgetHealed()
             }
@@ -191,9 +195,7 @@ extension Replica {
 
     /// Events that were kept: what was on its way as one of them, or was accepted as something that is held by now, leaves the outbox.
     func confirmed(_ events: [RecordedEvent], _ state: inout State) throws {
-        var touched = try state.outbox.confirmed(events) { try standing(of: $0, state) }
-        if !state.suspects.isEmpty { touched.formUnion(state.suspects.conversations.intersection(events.map(\.event.conversation))) }
-        show(touched, state)
+        show(try state.outbox.confirmed(events) { try standing(of: $0, state) }, state)
         try settleLost(events, &state)
     }
 

@@ -30,6 +30,8 @@ public final class Replica: Sendable {
         var newest: HeldEvent?
         /// The newest of what the cursor covers, if that is known: a hub that has another one there is another hub, whatever it knows of the cursor.
         var covered: HeldEvent?
+        /// What that was before nothing vouched for all.
+        var formerlyCovered: HeldEvent?
         /// Whether the disk has them.
         var isCursorSaved = true
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
@@ -48,6 +50,7 @@ public final class Replica: Sendable {
         /// Nothing vouches any more for what is held.
         mutating func forgetCursor() {
             cursor = nil
+            formerlyCovered = covered ?? formerlyCovered
             (part, newest, covered) = (nil, nil, nil)
             damaged.forgetHealed()
             isCursorSaved = true
@@ -57,8 +60,10 @@ public final class Replica: Sendable {
             if let event, newest.map({ event.hlc > $0.hlc }) ?? true { newest = HeldEvent(event) }
         }
 
-        /// All that came is covered by the cursor.
-        mutating func coverNewest() {
+        /// All that came is covered by the cursor, and so is all that is held.
+        mutating func coverNewest(isHeld: (HeldEvent) throws -> Bool) rethrows {
+            if covered == nil, let formerlyCovered, try isHeld(formerlyCovered) { covered = formerlyCovered }
+            formerlyCovered = nil
             if let newest, covered.map({ newest.hlc > $0.hlc }) ?? true { covered = newest }
             newest = nil
         }
@@ -227,6 +232,7 @@ public final class Replica: Sendable {
         _ = try state.outbox.confirmed(held) { _ in .awaited }
         if isOffering { try strikeStanding(&state) }
         try settleLost(after: state.cursor == nil ? 0 : state.place, &state)
+        if !state.lost.isEmpty { try settleLost(state.previews.all.flatMap(\.events), &state) }
         state.previews.show(in: store)
         show(state.outbox.table.conversations.union(state.suspects.conversations), state)
     }
@@ -382,7 +388,7 @@ public final class Replica: Sendable {
         for id in conversations {
             let entries = outbox.table[id]
             // A log that cannot be read says so to those who read it.
-            let gone = suspects.isEmpty ? [] : (try? suspects.pending(in: id, beside: entries, previews, store.log)) ?? []
+            let gone = suspects.isEmpty ? [] : (try? suspects.pending(in: id, beside: entries, previews, store)) ?? []
             store.setPending(gone + entries.map { PendingEvent($0) }, of: id)
         }
     }
@@ -398,11 +404,11 @@ public final class Replica: Sendable {
     /// Of these, those of a scope.
     package func holes(in scope: Scope) -> [(log: LogID, seqs: ClosedRange<Seq>)] { holes.filter { Scope.covers($0.log, scope.names) } }
 
-    /// Events that a hub had and lost, which this replica kept aside; with those of which that is not known yet (``KeptAside/doubtful(in:)``).
-    public func lostEvents() throws -> [RecordedEvent] {
-        let kept = try side.read { try KeptAside($0, side) }
-        return try kept.lost + kept.doubtful(in: store.log)
-    }
+    /// Events that a hub had and lost, which this replica kept aside.
+    public func lostEvents() throws -> [RecordedEvent] { try Lost.read(side) }
+
+    /// Events of which that is not known yet, and that nothing shows as confirmed (``KeptAside/doubtful(in:)``).
+    public func doubtfulEvents() throws -> [RecordedEvent] { try side.read { try KeptAside($0, side) }.doubtful(in: store.log) }
 
     /// What a hub did that no honest one does, as it was told when it was found.
     public var evidence: String? {

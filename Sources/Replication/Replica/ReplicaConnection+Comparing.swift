@@ -21,7 +21,7 @@ extension ReplicaConnection {
                     }
                     throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
                 }
-                let wish = try replica.wish(for: item.log, heldSeq: held)
+                let wish = try scope.isOfParts ? replica.wish(for: item.log, heldSeq: held) : Fetch(log: item.log, from: held + 1, through: 0)
                 wishes.append(wish)
                 // Of what goes on behind a page that is asked for the hub is told too: it waits for that.
                 if wish.from == 0 { wishes.append(Fetch(log: item.log, from: item.head.size + 1, through: 0)) }

@@ -34,6 +34,7 @@ struct Suspects {
     private var offers: [ConversationID: [RecordedEvent]] = [:]
 
     var isEmpty: Bool { suspects.isEmpty && offers.isEmpty }
+    func has(_ id: ConversationID) -> Bool { suspects[id] != nil || offers[id] != nil }
     var conversations: Set<ConversationID> { Set(suspects.keys).union(offers.keys) }
 
     init(_ side: SideStore, _ identity: ReplicaIdentity) throws {
@@ -48,8 +49,15 @@ struct Suspects {
     }
 
     /// What of it is to be shown in a conversation as pending, before what the outbox has.
-    func pending(in id: ConversationID, beside entries: [OutboxEntry], _ previews: Previews, _ log: EventStore) throws -> [PendingEvent] {
-        let gone = try (suspects[id] ?? []).filter { if case .lost = try previews.fate(of: $0, in: log) { true } else { false } }
+    ///
+    /// It costs as much as there is of it: what a log brings that grows is struck from the screen by its origin.
+    func pending(in id: ConversationID, beside entries: [OutboxEntry], _ previews: Previews, _ store: ConversationStore) throws -> [PendingEvent] {
+        let gone = try (suspects[id] ?? []).filter {
+            guard case .lost = try previews.fate(of: $0, in: store.log) else { return false }
+            // It may stand there as another event, as after a hub that was put forward again.
+            guard case .messageSent(let message) = $0.event.content else { return true }
+            return try previews.sending(of: message.id, in: id) == nil && store.confirmedMessage(in: id, id: message.id) == nil
+        }
         let known = Dictionary(grouping: entries, by: \.origin.hlc)
         // The outbox may offer it already, under another origin.
         return (gone + (offers[id] ?? [])).filter { event in !(known[event.origin.hlc]?.contains { $0.event == event.event } ?? false) }

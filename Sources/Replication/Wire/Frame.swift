@@ -82,7 +82,7 @@ package struct Hello: Hashable, Sendable {
     package var checkpointRoot: Hash256? = nil
     /// Asks for the lobby and the newest pages before anything else.
     package var wantsFirstScreen: Bool
-    /// The newest event by the hub's clock that came behind the cursor; `nil`: none came.
+    /// The newest event by the hub's clock that is held; `nil`: none came behind the cursor, and which was before is not known.
     package var newest: HeldEvent? = nil
     /// If the cursor is gone, ``pushed`` comes again once the histories are compared: the hub leaves it undecided.
     package var sendsAgain = false
