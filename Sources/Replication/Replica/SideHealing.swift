@@ -23,6 +23,7 @@ struct SideHealing {
         // Of an opening that is missing the cursors would be taken for those of the one before.
         if !salvaged[SyncTables.incarnations].isWhole { records[SyncTables.incarnations] = [] }
         readOutbox()
+        dropStrangers()
         if options.isService, fact(ReplicaState.Key.user) == nil { set(ReplicaState.Key.service, [1]) }
         let user = try owner(path, user, isReplica)
         set(ReplicaState.Key.user, Array(user.string.utf8))
@@ -52,6 +53,38 @@ struct SideHealing {
         outbox = read.compactMap { $0 }
         records[SyncTables.outbox] = zip(all, read).filter { $1 != nil }.map(\.0)
         if outbox.count < all.count { lost.append("\(SideStore.fileName): \(all.count - outbox.count) entries of the outbox that are none") }
+    }
+
+    /// Where a page is damaged that tells where a table begins, another table's records may be found under its name.
+    private mutating func dropStrangers() {
+        for name in [SyncTables.previews, SyncTables.ahead, SyncTables.lost, SyncTables.suspects, SyncTables.offers] {
+            let all = records[name] ?? []
+            let own = all.filter { Self.isOwn($0, of: name) }
+            if own.count < all.count { lost.append("\(SideStore.fileName): \(all.count - own.count) records of the table \(name) that are none") }
+            records[name] = own
+        }
+    }
+
+    private static func isOwn(_ record: SideStore.Record, of table: SideStore.TableName) -> Bool {
+        let key = record.key
+        do {
+            return try record.value.withUnsafeBytes { value in
+                switch table {
+                case SyncTables.previews where key.count == 24 && key.suffix(8).allSatisfy { $0 == 0 }:
+                    _ = try Previews.Part(decoding: value)
+                    return true
+                case SyncTables.previews:
+                    let event = try RecordedEvent(kept: value)
+                    return key == event.event.conversation.bytes + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) }
+                case SyncTables.ahead:
+                    let event = try WaitingEvent(decoding: value).event
+                    return key == event.log.key + withUnsafeBytes(of: event.seq.bigEndian) { Array($0) }
+                default: return key == Lost.key(try RecordedEvent(kept: value))
+                }
+            }
+        } catch {
+            return false
+        }
     }
 
     private func owner(_ path: String, _ given: UserID?, _ isReplica: () throws -> Bool?) throws -> UserID {
