@@ -50,6 +50,31 @@ import Testing
         try side.environment.write { try $0.put(table, key, [UInt8](repeating: 9, count: 40)) }
     }
 
+    @Test("records of another table under a table's name, as a damaged page may show them, keep no replica from being opened")
+    func anothersRecords() async throws {
+        try await withWorld { world in
+            let (path, chat, texts) = try await begin(world)
+            let side = try SideStore(directory: path, tables: SyncTables.names)
+            var records: [(key: [UInt8], value: [UInt8])] = []
+            try side.read { transaction in
+                try transaction.forEach(SyncTables.outbox) { key, value in
+                    records.append((key, value))
+                    return true
+                }
+            }
+            let tables = [SyncTables.previews, SyncTables.ahead, SyncTables.lost, SyncTables.suspects, SyncTables.offers]
+            try side.write { transaction in
+                for table in tables { for (key, value) in records { try transaction.put(table, key, value) } }
+            }
+            side.close()
+            try Self.spoil(path, SyncTables.lanes, LogID.conversation(chat).key)
+            let (_, _, lost) = try Replica.salvage(at: path, user: ada)
+            for table in tables { #expect(lost.contains { $0.contains("\(records.count) records of the table \(table)") }, "\(lost)") }
+            let device = try await world.heal(world.open(path, ada))
+            try expectSame(world, device, chat, sent: texts)
+        }
+    }
+
     @Test("I1: what is sound of the outbox is kept, and the rest is told, whatever bytes are damaged") func campaign() async throws {
         try await withWorld { world in
             let count = ProcessInfo.processInfo.environment["CONVSTORE_DAMAGES"].flatMap { Int($0) } ?? 60
