@@ -111,6 +111,36 @@ import Testing
         }
     }
 
+    @Test("Of what was said at length in a conversation that is not held a page comes alone; of what is held in part, all")
+    func offersLongCatchUps() async throws {
+        try await withWorld({ $0.offeredEvents = 20 }) { world in
+            let (long, old) = try await conversations(world)
+            let device = try world.device(bob), scope = Scope.newest(conversations: 1, messages: 5)
+            try await settle(world, device, scope)
+            for index in 0..<200 { try await world.hubStore.send("beside \(index)", to: old, from: ada) }
+            for index in 0..<30 { try await world.hubStore.send("held \(index)", to: long, from: ada) }
+            let before = world.hub.statistics.eventsSent
+            let session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(world.hub.statistics.eventsSent - before == 35)
+            // Both go on, and nothing is wanted any more.
+            for id in [long, old] { try await world.hubStore.send("live", to: id, from: ada) }
+            try await eventually { try [long, old].allSatisfy { try device.store.timeline(of: $0, .newest, limit: 1)?.messages.map(\.text) == ["live"] } }
+            session.connection.end()
+            try await eventually { session.end != nil }
+            let (page, held) = (try device.store.timeline(of: old, limit: 300)!.messages, try device.store.timeline(of: long, limit: 300)!.messages)
+            #expect(page.map(\.text) == (195..<200).map { "beside \($0)" } + ["live"])
+            #expect(held.map(\.text) == (95..<100).map { "long \($0)" } + (0..<30).map { "held \($0)" } + ["live"])
+            #expect(try device.store.lobby(of: bob).rows.map(\.unread) == world.hubStore.lobby(of: bob).rows.map(\.unread))
+            // A long page is no more than the run.
+            try await settle(world, device, .newest(conversations: 1, messages: 50))
+            for index in 0..<30 { try await world.hubStore.send("more \(index)", to: long, from: ada) }
+            let again = world.hub.statistics.eventsSent
+            try await settle(world, device, .newest(conversations: 1, messages: 50))
+            #expect(world.hub.statistics.eventsSent - again == 30)
+        }
+    }
+
     @Test func anOwnConversationThatIsNoneOfTheNewestIsAnswered() async throws {
         try await withWorld { world in
             let (long, _) = try await conversations(world)
@@ -271,6 +301,35 @@ import Testing
                     #expect(try device.store.timeline(of: chats[number], limit: 100)!.messages.map(\.text) == (25..<30).map { "message \($0)" })
                 }
             }
+            session.connection.end()
+            try await eventually { session.end != nil }
+        }
+    }
+
+    @Test("a second leaving of a conversation in one session makes room, too") func leftTwice() async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for number in 0..<4 {
+                chats.append(try await world.hubStore.createConversation(.group, title: "Chat \(number)", author: ada, participants: [bob]))
+                for index in 0..<10 { try await world.hubStore.send("message \(index)", to: chats[number], from: ada) }
+            }
+            let device = try world.device(bob), scope = Scope.newest(conversations: 2, messages: 5)
+            func here() throws -> [Int] { try chats.indices.filter { try device.store.timeline(of: chats[$0], limit: 100) != nil } }
+            let session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled }
+            #expect(try here() == [2, 3])
+            func change(_ number: Int, _ content: Event.Content) async throws {
+                _ = try await world.hubStore.append(Event(conversation: chats[number], author: ada, content: content))
+                let position = world.hubStore.log.lastPosition
+                try await eventually { session.end != nil || device.cursor.map { $0.position >= position } ?? false }
+            }
+            try await change(2, .participantLeft(bob))
+            #expect(try here().contains(1))
+            try await change(2, .participantJoined(bob))
+            try await change(3, .participantLeft(bob))
+            #expect(try !here().contains(0))
+            try await change(2, .participantLeft(bob))
+            #expect(try here().contains(0))
             session.connection.end()
             try await eventually { session.end != nil }
         }

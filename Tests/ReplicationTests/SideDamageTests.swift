@@ -212,6 +212,45 @@ import Testing
         }
     }
 
+    @Test("as many records as there should be, of another table, make no part whole, no counters known, and nothing one's own")
+    func strangersInPlaces() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<60 { try await world.hubStore.send("message \(index)", to: chat, from: bob) }
+            let newest = Scope.newest(conversations: 5, messages: 10)
+            var device = try await world.heal(try world.device(ada), scope: newest)
+            try device.append(message("mine", in: chat, by: ada))
+            device = try await world.heal(device, scope: newest)
+            let (path, replica) = (device.store.log.path, device.state.withLock { $0.outbox.identity.replica })
+            let others = try #require(device.parts.first?.events[2])
+            try device.close()
+            let side = try SideStore(directory: path, tables: SyncTables.names)
+            let stranger = (key: Array("user".utf8), value: Array("ada".utf8))
+            try side.write { transaction in
+                for (table, key) in [
+                    (SyncTables.previews, chat.bytes + withUnsafeBytes(of: others.seq.bigEndian) { Array($0) }), (SyncTables.lanes, LogID.conversation(chat).key),
+                ] {
+                    #expect(try transaction.get(table, key) != nil)
+                    try transaction.delete(table, key)
+                    try transaction.put(table, stranger.key, stranger.value)
+                }
+                try transaction.put(SyncTables.offers, Lost.key(others), others.kept)
+            }
+            side.close()
+            try Self.spoil(path, SyncTables.ahead, LogID.conversation(chat).key)
+            _ = try #require(try Replica.healSide(at: path))
+            device = try world.open(path, ada)
+            #expect(device.state.withLock { $0.outbox.identity.replica } != replica)
+            #expect(device.outbox.isEmpty && device.parts.isEmpty)
+            device = try await world.heal(device, scope: newest)
+            #expect(try device.store.timeline(of: chat, .newest, limit: 1)?.messages.map(\.text) == ["mine"])
+            #expect(try world.hubStore.timeline(of: chat, .newest, limit: 300)!.messages.count == 61)
+            device = try await world.heal(device)
+            try expectSameLog(world, device, chat)
+            #expect(try device.lostEvents().isEmpty)
+        }
+    }
+
     private func expectSameLog(_ world: World, _ device: Replica, _ chat: ConversationID) throws {
         #expect(device.holes.isEmpty && device.isWhole)
         #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))

@@ -45,7 +45,7 @@ extension HubConnection {
         guard session.isOpen else { return }
         if !questions.isEmpty { answer() }
         decideNext()
-        if !screen.isEmpty || isClogged || awaitsAllowance { pump() }
+        if !screen.isEmpty || isClogged || awaitsAllowance || awaitsFilling { pump() }
     }
 
     func answer() {
@@ -86,8 +86,7 @@ extension HubConnection {
             if let seq = offered[wish.log], seq == 0 || wish.from > 0 && (wish.through == 0 || wish.through >= seq) { offered[wish.log] = nil }
             if wish.from == 0, case .conversation(let id) = wish.log {
                 guard visibleSeq(wish.log) > 0 else { continue }
-                let page = FirstScreen.Page(
-                    conversation: id, messages: Int(clamping: min(wish.through, 1000)), bytesMax: FirstScreen.partBytesMax)
+                let page = FirstScreen.Page(conversation: id, messages: Int(clamping: wish.through), bytesMax: FirstScreen.partBytesMax)
                 // Once, however often it is asked for: what waits for credit is bounded by what the peer may see.
                 if let index = screen.firstIndex(where: { $0.conversation == id }) {
                     if screen[index].messages < page.messages { screen[index] = page }

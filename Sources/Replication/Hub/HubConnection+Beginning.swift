@@ -92,12 +92,20 @@ extension HubConnection {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
                 if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
                 if isNewest, change.joinedSeq == 0, case .conversation(let id) = change.log { hasLeft = left.insert(id).inserted || hasLeft }
+            } else if isLongBeside(change.log, from: first), let offer = try offer(change.log) {
+                offers.append(offer)
             } else {
                 try want(change.log, from: first)
             }
         }
         held += frames(of: offers)
         if hasLeft { try fill(identity, but: Set(changes.map(\.log))) }
+    }
+
+    /// Whether of a conversation more is missing than a page of it brings, where the peer may hold none of it: only it knows of which it holds a part.
+    private func isLongBeside(_ log: LogID, from first: Seq) -> Bool {
+        guard case .newest(_, let messages) = scope, case .conversation = log, case let last = visibleSeq(log), last >= first else { return false }
+        return last - first >= max(UInt64(hub.options.offeredEvents), messages)
     }
 
     /// What stands among the newest conversations in the place of those that were left since the cursor is sent: one that is told of now may have made room

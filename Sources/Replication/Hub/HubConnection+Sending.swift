@@ -20,7 +20,6 @@ extension HubConnection {
             for frame in held { transmit(frame) }
             held = []
             var offers: [HeadsFrame.Item] = []
-            var hasLeft = false
             for (log, seq) in changed.sorted(by: { $0.key < $1.key }) {
                 // What the peer holds of them is not known yet: new events behind other old ones would look like a rewritten history.
                 // Nor is it of a log that it was told is not here: it comes again, set right, in another session.
@@ -30,7 +29,10 @@ extension HubConnection {
                 }
                 coverage?.note(log)
                 guard isInScope(log) else { continue }
-                if scope.isOfParts, case .conversation(let id) = log, isLeft(id) { hasLeft = left.insert(id).inserted || hasLeft }
+                if scope.isOfParts, case .conversation(let id) = log {
+                    if joined.contains(log) { left.remove(id) }
+                    if isLeft(id) { (awaitsFilling, _) = (true, left.insert(id)) }
+                }
                 guard offered[log] == nil else { continue }
                 guard joined.contains(log) else {
                     try want(log, from: seq)
@@ -39,7 +41,11 @@ extension HubConnection {
                 if let offer = try offer(log) { offers.append(offer) }
             }
             for frame in frames(of: offers) { transmit(frame) }
-            if hasLeft, let identity = session.who { try fill(identity, but: Set(changed.keys)) }
+            // It may be all of a lobby that is read for it: goes on with the clock.
+            if awaitsFilling, allowance.isLeft(at: now), let identity = session.who {
+                try fill(identity, but: Set(changed.keys))
+                awaitsFilling = false
+            }
             try feedSome()
         }
     }
@@ -170,7 +176,7 @@ extension HubConnection {
     }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
-    private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || !denied.isEmpty || awaitsHeads }
+    private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || !denied.isEmpty || awaitsHeads || awaitsFilling }
 
     /// Says what the peer has before it has everything.
     private func tellProgress() {

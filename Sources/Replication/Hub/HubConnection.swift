@@ -40,6 +40,8 @@ public final class HubConnection: @unchecked Sendable {
     var left: Set<ConversationID> = []
     /// What came up in the place of such, be it sent by now or not: each goes once.
     var filled: Set<ConversationID> = []
+    /// What came up in the place of the last ones is still to be looked up.
+    var awaitsFilling = false
     var pushes: [(events: [PushedEvent], bytes: Int)] = []
     var isPushing = false
     /// Logs of which an event had no room on the disk: of these nothing more is decided in this session.
@@ -102,7 +104,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + inbox.withLock { $0.changed.count + $0.joined.count }
+            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + left.count + filled.count + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
     // From the transport.

@@ -27,16 +27,14 @@ public struct KeptAside {
     /// Whether some may be lost of which that is not known: a sync that compares what is held with what the hub has is under way, or broke off, or left these out.
     public var hasDoubtful: Bool { !suspects.isEmpty }
 
-    /// Those of them that nothing shows as confirmed; what is this replica's own stands there as pending. The next sync tells whether the hub has them.
+    /// Those of them that nothing shows as confirmed; what is this replica's own stands there as pending, unless it lies in a hole. The next sync tells whether
+    /// the hub has them, or the one that fills the hole.
     ///
     /// - Parameter log: the store's, opened after this was read.
     /// - Throws: `EventLogError`.
     public func doubtful(in log: EventStore) throws -> [RecordedEvent] {
         try suspects.filter { event in
-            switch try previews.fate(of: event, in: log) {
-            case .lost, .outOfSight: true
-            case .held, .unknown: false
-            }
+            if case .held = try previews.fate(of: event, in: log) { false } else { true }
         }
     }
 }

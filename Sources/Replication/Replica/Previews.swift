@@ -20,6 +20,8 @@ struct Previews {
     private var fresh: [ConversationID: Part] = [:]
     /// What the hub has behind the base of a suspect part that goes on otherwise here, as it comes, up to where the fresh part begins.
     private var bridges: [ConversationID: [RecordedEvent]] = [:]
+    /// What the hub has where the shown part of a conversation began, if that leads to nothing that is held: it is not shown, but tells what was lost.
+    private var told: [ConversationID: [RecordedEvent]] = [:]
     /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
     private(set) var areVouched: Bool
 
@@ -71,7 +73,12 @@ struct Previews {
     /// Logs with a newest part before which nothing is for this user.
     var firsts: [LogID] { parts.filter { $0.value.isFirst && !$0.value.events.isEmpty }.map { .conversation($0.key) } }
 
-    /// The event of a newest part that sent a message.
+    /// The messages that a conversation's newest part shows.
+    func messages(shownOf conversation: ConversationID) -> Set<MessageID> {
+        Set((parts[conversation]?.events ?? []).compactMap { if case .messageSent(let message) = $0.event.content { message.id } else { nil } })
+    }
+
+    /// The event of a newest part, be it shown yet or not, that sent a message.
     func sending(of id: MessageID, in conversation: ConversationID) -> RecordedEvent? {
         for case let part? in [fresh[conversation], parts[conversation]] {
             let found = part.events.last { if case .messageSent(let message) = $0.event.content { message.id == id } else { false } }
@@ -132,6 +139,15 @@ struct Previews {
         return part.events[Int(seq - part.baseSeq) - 1]
     }
 
+    /// The event that the hub has at a seq which nothing here shows any more.
+    func toldEvent(in log: LogID, at seq: Seq) -> RecordedEvent? {
+        guard case .conversation(let id) = log, let told = told[id], let first = told.first, first.seq <= seq, seq - first.seq < told.count else { return nil }
+        return told[Int(seq - first.seq)]
+    }
+
+    /// All that may be lost has been told of.
+    mutating func forgetTold() { told = [:] }
+
     /// The seq from which on a log's newest part stands here; 0: none does.
     func baseSeq(of log: LogID) -> Seq {
         guard case .conversation(let id) = log else { return 0 }
@@ -169,7 +185,7 @@ struct Previews {
         for id in ids {
             parts[id]!.isSuspect = true
             parts[id]!.isOutgrown = false
-            (fresh[id], bridges[id]) = (nil, nil)
+            (fresh[id], bridges[id], told[id]) = (nil, nil, nil)
         }
         return (ids.map { .conversation($0) }, ids.flatMap { parts[$0]!.events })
     }
@@ -236,6 +252,8 @@ struct Previews {
             // The hub has lost something of it, and goes on otherwise: maybe from its beginning on.
             bridges[id] = []
             return Taken(missing: old.baseSeq + 1...new.baseSeq)
+        } else if let bridge {
+            told[id] = Array(bridge.prefix { $0.seq <= old.lastSeq })
         }
         return Taken(shown: try showFresh(id, in: store))
     }

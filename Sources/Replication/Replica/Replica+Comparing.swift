@@ -30,18 +30,24 @@ extension Replica {
     /// Whether something may turn out to be lost when all that the hub has has come.
     func hasSuspects() throws -> Bool { try !Lost.isEmpty(side, in: SyncTables.suspects) }
 
-    /// All that the hub has has come.
+    /// All that the hub has, or what fills a hole, has come.
     ///
     /// - Returns: whether this replica made some of what the hub lost, and must be opened anew to offer it again.
     func endComparing(_ state: inout State) throws -> Bool {
-        guard state.isComparing else { return false }
-        state.isComparing = false
-        try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
-        show(try state.outbox.strikeAccepted { try standing(of: $0, state) }, state)
+        let isComparing = state.isComparing
+        // What lay in a hole when all else was compared is told from what filled that.
+        guard isComparing || state.mayTellSuspects else { return false }
+        (state.isComparing, state.mayTellSuspects) = (false, false)
+        if isComparing {
+            try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
+            show(try state.outbox.strikeAccepted { try standing(of: $0, state) }, state)
+        }
+        defer { state.previews.forgetTold() }
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
         for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) {
+            if !isComparing, try state.damaged.has(event.log) || event.seq > store.log.lastSeq(of: event.log) { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }
             settled.append(event)

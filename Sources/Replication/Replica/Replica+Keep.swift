@@ -158,6 +158,7 @@ extension Replica {
                 if state.cursor != nil || state.part != nil { state.damaged.fill(log, through: last) }
                 let damaged = state.damaged
                 try state.previews.drop(log, in: store) { try damaged.keepHealed(&$0) }
+                state.mayTellSuspects = true
             }
         }
     }
@@ -172,8 +173,11 @@ extension Replica {
 
     private func settleDamage(_ logs: [LogID], _ state: inout State) throws -> [Fetch] {
         let (settled, failure) = try state.damaged.settle(logs, in: store.log, heads, beside: state.previews)
-        // What did not lead to a log's head, and has come again, is suspect no more.
-        if !settled.isEmpty, !state.suspects.isEmpty { state.suspects = try Suspects(side, state.outbox.identity) }
+        if settled.contains(where: { !state.damaged.has($0.log) }) {
+            state.mayTellSuspects = true
+            // What did not lead to a log's head, and has come again, is suspect no more.
+            if failure == nil, !state.suspects.isEmpty { state.suspects = try Suspects(side, state.outbox.identity) }
+        }
         for (log, settled) in settled {
             // Some at a time: it may be all of a log.
             var next = settled.taken?.lowerBound ?? 1

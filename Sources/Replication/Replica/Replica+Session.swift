@@ -254,6 +254,11 @@ extension Replica {
         return tree.root()
     }
 
+    /// The root of a log at a size that its newest part reaches, if nothing is to take the place of that.
+    func settledRoot(of log: LogID, at size: Seq) throws -> Hash256? {
+        try state.withLock { try $0.previews.settledSeq(of: log) >= size ? $0.previews.root(of: log, at: size) : nil }
+    }
+
     /// Logs that may hold what no head vouched for, each with the last seq for which one did.
     var unvouched: [LogID: Seq] { state.withLock { $0.unvouched } }
 

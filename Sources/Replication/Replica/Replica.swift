@@ -21,6 +21,8 @@ public final class Replica: Sendable {
         var damaged: DamagedLogs
         var lost: LostEvents
         var suspects: Suspects
+        /// Whether logs have grown since it was last told what became of those in holes.
+        var mayTellSuspects = true
         var lastHLC = HLC(rawValue: 0)
         var cursor: Cursor?
         /// In its place, and never beside it: a part is no reason to take this replica for whole.
@@ -62,7 +64,7 @@ public final class Replica: Sendable {
 
         /// All that came is covered by the cursor, and so is all that is held.
         mutating func coverNewest(isHeld: (HeldEvent) throws -> Bool) rethrows {
-            if covered == nil, let formerlyCovered, try isHeld(formerlyCovered) { covered = formerlyCovered }
+            if covered == nil, let formerlyCovered, Scope.covers(formerlyCovered.log, scopeNames), try isHeld(formerlyCovered) { covered = formerlyCovered }
             formerlyCovered = nil
             if let newest, covered.map({ newest.hlc > $0.hlc }) ?? true { covered = newest }
             newest = nil

@@ -13,13 +13,14 @@ extension ReplicaConnection {
             let held = try comparison == nil && frame.isProbe ? replica.heldSeq(of: item.log) : replica.store.log.lastSeq(of: item.log)
             if !frame.isProbe {
                 // Somebody's coming: what is held may end earlier.
-                if held >= item.head.size, try replica.root(of: item.log, at: item.head.size) != item.head.root {
+                let size = item.head.size
+                if let root = try held >= size ? replica.root(of: item.log, at: size) : replica.settledRoot(of: item.log, at: size), root != item.head.root {
                     // What came without a head is not held against the hub.
                     if comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
                         try doubt(item, vouchedSeq: vouchedSeq)
                         continue
                     }
-                    throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(item.head.size) is not the one held here")
+                    throw ReplicaError(.forked, "the hub's head of \(item.log) at seq \(size) is not the one held here")
                 }
                 let wish = try scope.isOfParts ? replica.wish(for: item.log, heldSeq: held) : Fetch(log: item.log, from: held + 1, through: 0)
                 wishes.append(wish)

@@ -28,6 +28,7 @@ struct SideHealing {
         let user = try owner(path, user, isReplica)
         set(ReplicaState.Key.user, Array(user.string.utf8))
         settleIdentity(user, options)
+        try settleOffers(user, options)
         try settlePreviews()
         // It vouches for what is missing now: so all is compared with what the hub has.
         typealias Key = ReplicaState.Key
@@ -114,7 +115,9 @@ struct SideHealing {
     /// about under the id that it was sent with.
     private mutating func settleIdentity(_ user: UserID, _ options: ReplicaOptions) {
         let nonce = fact(ReplicaState.Key.nonce).flatMap { $0.count == 16 ? $0 : nil }
-        if nonce != nil, salvaged[SyncTables.lanes].isWhole { return }
+        // As many as there should be may be another table's.
+        let areLanes = (records[SyncTables.lanes] ?? []).allSatisfy { LogID(key: $0.key) != nil && $0.value.count == 8 }
+        if nonce != nil, salvaged[SyncTables.lanes].isWhole, areLanes { return }
         var former = fact(ReplicaState.Key.former) ?? []
         var known = Set(stride(from: 0, to: former.count - former.count % 16, by: 16).map { Array(former[$0..<$0 + 16]) })
         let own = [nonce.map { ReplicaIdentity(user: user, nonce: $0).replica }] + outbox.map(\.origin.replica)
@@ -124,9 +127,22 @@ struct SideHealing {
         records[SyncTables.lanes] = []
     }
 
+    /// What was found under the name of the offers, and is none of this replica's own, must not be said again: it is kept aside.
+    private mutating func settleOffers(_ user: UserID, _ options: ReplicaOptions) throws {
+        let former = fact(ReplicaState.Key.former) ?? []
+        var ids = Set(stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) })
+        if let nonce = fact(ReplicaState.Key.nonce) { ids.insert(ReplicaIdentity(user: user, nonce: nonce).replica) }
+        let isService = fact(ReplicaState.Key.service) != nil
+        for record in records[SyncTables.offers] ?? [] {
+            let event = try record.value.withUnsafeBytes { try RecordedEvent(kept: $0) }
+            if isService ? ids.contains(event.origin.replica) : event.event.author == user { continue }
+            records[SyncTables.offers]!.removeAll { $0.key == record.key }
+            records[SyncTables.lost, default: []].append(record)
+        }
+    }
+
     /// Of a newest part without its beginning or with a gap nothing can be shown: its events wait until the hub has been asked what it has there.
     private mutating func settlePreviews() throws {
-        if salvaged[SyncTables.previews].isWhole { return }
         var kept: [SideStore.Record] = []
         for (_, part) in Dictionary(grouping: records[SyncTables.previews] ?? [], by: { Array($0.key.prefix(16)) }) {
             let seqs = part.map { $0.key.suffix(8).reduce(Seq(0)) { $0 << 8 | Seq($1) } }

@@ -17,7 +17,9 @@ extension Previews {
         if try event.seq <= log.lastSeq(of: event.log) {
             held = try log.event(in: event.log, at: event.seq)
         } else if event.seq <= baseSeq(of: event.log) {
-            return lastSeqOfFirst(event.log) > 0 ? .outOfSight : .unknown
+            if lastSeqOfFirst(event.log) > 0 { return .outOfSight }
+            held = toldEvent(in: event.log, at: event.seq)
+            if held == nil { return .unknown }
         } else {
             held = self.event(in: event.log, at: event.seq)
         }
@@ -52,11 +54,13 @@ struct Suspects {
     ///
     /// It costs as much as there is of it: what a log brings that grows is struck from the screen by its origin.
     func pending(in id: ConversationID, beside entries: [OutboxEntry], _ previews: Previews, _ store: ConversationStore) throws -> [PendingEvent] {
-        let gone = try (suspects[id] ?? []).filter {
+        let suspects = suspects[id] ?? []
+        let shown = suspects.isEmpty ? [] : previews.messages(shownOf: id)
+        let gone = try suspects.filter {
             guard case .lost = try previews.fate(of: $0, in: store.log) else { return false }
             // It may stand there as another event, as after a hub that was put forward again.
             guard case .messageSent(let message) = $0.event.content else { return true }
-            return try previews.sending(of: message.id, in: id) == nil && store.confirmedMessage(in: id, id: message.id) == nil
+            return try !shown.contains(message.id) && store.confirmedMessage(in: id, id: message.id) == nil
         }
         let known = Dictionary(grouping: entries, by: \.origin.hlc)
         // The outbox may offer it already, under another origin.

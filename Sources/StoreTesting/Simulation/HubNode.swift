@@ -60,6 +60,7 @@ final class HubNode: @unchecked Sendable {
                 options.firstLot = simulation.firstLot
                 options.progressBytes = simulation.progressBytes
                 options.messageBytesMin = 1
+                options.offeredEvents = simulation.offeredEvents
                 process = (store, try Hub(store: store, options: options))
             } catch {
                 store.abandon()

@@ -22,6 +22,8 @@ package final class Simulation: @unchecked Sendable {
     /// Lots of a first sync, and how often is told how far it came: there are few conversations here.
     let firstLot: Int
     let progressBytes: Int
+    /// How long a catch-up beside newest parts is offered.
+    let offeredEvents: Int
     /// How small messages are when lines break: there are no large ones here.
     let messageBytes: (behindTwo: Int, behindFour: Int)
     /// Counts what applications write, so that every text is another.
@@ -35,6 +37,7 @@ package final class Simulation: @unchecked Sendable {
         journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 1 << 20)])
         firstLot = world.random.weighted([(2, 1), (2, 2), (1, 64)])
         progressBytes = world.random.weighted([(3, 1), (1, 4 << 10)])
+        offeredEvents = options.seed % 2 == 0 ? 2 : 512
         messageBytes = options.seed % 3 == 0 ? (128 << 10, 16 << 10) : (2000, 300)
         let count = 2 + world.random.below(4)
         users = (0..<count).map { UserID(["ann", "bob", "cleo", "dan", "eve"][$0])! }
