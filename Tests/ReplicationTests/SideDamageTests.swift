@@ -227,9 +227,8 @@ import Testing
             let side = try SideStore(directory: path, tables: SyncTables.names)
             let stranger = (key: Array("user".utf8), value: Array("ada".utf8))
             try side.write { transaction in
-                for (table, key) in [
-                    (SyncTables.previews, chat.bytes + withUnsafeBytes(of: others.seq.bigEndian) { Array($0) }), (SyncTables.lanes, LogID.conversation(chat).key),
-                ] {
+                let event = chat.bytes + withUnsafeBytes(of: others.seq.bigEndian) { Array($0) }
+                for (table, key) in [(SyncTables.previews, event), (SyncTables.lanes, LogID.conversation(chat).key)] {
                     #expect(try transaction.get(table, key) != nil)
                     try transaction.delete(table, key)
                     try transaction.put(table, stranger.key, stranger.value)
