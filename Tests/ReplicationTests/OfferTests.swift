@@ -35,6 +35,41 @@ import Testing
         }
     }
 
+    @Test("what was sent to a hub that lost what came before it comes behind that all the same, also where that waits for an answer", arguments: [false, true])
+    func keepsTheOrder(_ isReply: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try world.backUpHub()
+            var device = try await world.heal(world.device(ada))
+            let one = MessageID.random()
+            try device.append(Event(conversation: chat, author: ada, content: .messageSent(Event.Message(id: one, role: .user, text: "one"))))
+            try device.append(
+                Event(
+                    conversation: chat, author: ada,
+                    content: isReply
+                        ? .messageSent(Event.Message(id: .random(), role: .user, text: "reply", replyTo: one))
+                        : .reactionSet(message: one, emoji: "👍", isOn: true)))
+            for text in ["two", "three"] { try device.append(message(text, in: chat, by: ada)) }
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            try world.restoreHub()
+            for text in ["four", "five"] { try device.append(message(text, in: chat, by: ada)) }
+            // The line breaks before the hub's answer comes.
+            let hub = world.hub.connect(send: { _ in }, close: { _ in })
+            let connection = device.connect(token: "", send: { hub.receive($0) }, close: { _ in }) { _ in }
+            connection.start()
+            try await eventually { device.outbox.allSatisfy { $0.state == .sent } }
+            connection.disconnected()
+            hub.disconnected()
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            let said = try (2...7).compactMap { try world.hubStore.log.event(in: .conversation(chat), at: $0) }.map { event in
+                if case .messageSent(let message) = event.event.content { message.text } else { "reaction" }
+            }
+            #expect(said == ["one", isReply ? "reply" : "reaction", "two", "three", "four", "five"])
+        }
+    }
+
     @Test("what a conversation made twice waits for does not wait for it: its second making, sent in another life, bears nothing that was written before")
     func madeTwice() async throws {
         try await withWorld { world in

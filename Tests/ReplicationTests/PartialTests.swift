@@ -36,6 +36,26 @@ import Testing
         }
     }
 
+    @Test("An answer that is longer than a page is shown, be it streamed to its end or not", arguments: [false, true])
+    func longAnswer(isComplete: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
+            for index in 0..<20 { try await world.hubStore.send("question \(index)", to: chat, from: bob) }
+            let id = MessageID.random(), count: UInt32 = 5000
+            var contents: [Event.Content] = [.messageSent(Event.Message(id: id, role: .assistant, text: "", isStreaming: true))]
+            contents += (0..<count).map { .chunkAppended(message: id, index: $0, text: "word ") }
+            if isComplete { contents.append(.messageCompleted(message: id, finishReason: "stop", usage: nil)) }
+            _ = try await world.hubStore.append(contents.map { Submission(Event(conversation: chat, author: ada, content: $0)) })
+            let device = try world.device(bob), scope = Scope.newest(conversations: 1, messages: 3)
+            try await settle(world, device, scope)
+            let expected = String(repeating: "word ", count: Int(count))
+            #expect(try device.store.timeline(of: chat, limit: 10)!.messages.map(\.text) == [expected])
+            try await world.hubStore.send("thanks", to: chat, from: bob)
+            try await settle(world, device, scope)
+            #expect(try device.store.timeline(of: chat, limit: 10)!.messages.map(\.text) == [expected, "thanks"])
+        }
+    }
+
     @Test func aSessionThatEndsEarlyAfterAWiderScopeLosesNothing() async throws {
         try await withWorld { world in
             let (long, old) = try await conversations(world)

@@ -19,11 +19,11 @@ final class LMDBEnvironment: @unchecked Sendable {
     private let isReadOnly: Bool
     private let mapBytesMax: Int
     private let mapBytes: Atomic<Int>
-    private let lock = Mutex<Bool>(false)  // whether it is closed
+    private let lock = Monitor<Bool>(false)  // whether it is closed
     /// A snapshot that is kept, guarded by `gate`.
     private var pinned: Pin?
     /// Transactions that were reset, to be renewed: LMDB clears some kilobytes for a new one.
-    private let idle = Mutex<[Idle]>([])
+    private let idle = Monitor<[Idle]>([])
     let path: String
 
     /// A named table of the environment.

@@ -88,6 +88,8 @@ struct FirstScreen {
     }
 
     private static let partEventsMax = 4096
+    /// So many times what makes a page its one message may be.
+    private static let longest = 16
     /// A tenth of a second or two, as others wait for their turns; the screen of a user with so much less is one frame.
     private static let effortMax = 1 << 17
     static let partBytesMax = 512 << 10
@@ -119,8 +121,11 @@ struct FirstScreen {
                 events.append(event)
                 bytes += event.event.approximateBytes
                 if case .messageSent = event.event.content { left -= 1 }
-                return left > 0 && bytes < page.bytesMax && events.count < Self.partEventsMax
+                // A long answer, streamed to its end or not, is shown all the same.
+                let more = left == page.messages ? Self.longest : 1
+                return left > 0 && bytes < more * page.bytesMax && events.count < more * Self.partEventsMax
             }
+            part.effort.events += max(0, events.count - Self.partEventsMax)
             events.reverse()
         }
         if events.first?.seq == 1 {

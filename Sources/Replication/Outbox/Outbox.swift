@@ -295,11 +295,12 @@ final class Outbox {
                 orphans.append(entry)
             }
             return true
-        // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
+        // Offered anew: what is about a message of these waits for it as ever, and goes before what was sent behind it.
         case .pending:
             if entry.isWaiting { return true }
             if held.takes(entry, table) {
                 offers.noteHeld(entry)
+                delayed.append(id)
                 return true
             }
             return try flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
@@ -308,7 +309,7 @@ final class Outbox {
     }
 
     private func takePending(_ offers: Offers, into flight: inout Flight) throws {
-        let taken = Set(flight.fresh.map(\.id))
+        let taken = Set(flight.fresh.map(\.id) + delayed)
         var held = HeldBack(identity)
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
             guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }
