@@ -5,6 +5,44 @@ import Testing
 
 /// What becomes of a replica's own events.
 @Suite struct OutboxTests {
+    @Test("entries of which each comes before the other, by its number or by when it was sent, do not wait for ever") func circle() async throws {
+        try await withWorld { world in
+            let chat = ConversationID.random(), one = MessageID.random()
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let identities = (1...3).map { ReplicaIdentity(user: ada, nonce: [UInt8](repeating: $0, count: 16)) }
+            func entry(_ id: UInt64, _ content: Event.Content, of identity: Int, sending: UInt64, _ state: OutboxEntry.State) -> OutboxEntry {
+                let origin = Origin(replica: identities[identity].replica, counter: state == .sent ? 1 : 0, hlc: HLC(rawValue: id << 16))
+                var entry = OutboxEntry(
+                    id: id, event: Event(conversation: chat, author: ada, content: content), origin: origin, nonce: identities[identity].nonce)
+                (entry.state, entry.sending) = (state, sending)
+                return entry
+            }
+            func sent(_ id: MessageID) -> Event.Content { .messageSent(Event.Message(id: id, role: .user, text: "text")) }
+            let outbox = Outbox(
+                side,
+                [
+                    entry(1, sent(one), of: 1, sending: 4, .sent), entry(2, .reactionSet(message: one, emoji: "👍", isOn: true), of: 2, sending: 2, .pending),
+                    entry(3, sent(.random()), of: 0, sending: 3, .sent),
+                ], identity: identities[2])
+            outbox.beginSession()
+            var gone: [UInt64] = []
+            for _ in 0..<3 {
+                let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100)
+                #expect(flight.events.count == 1)
+                // The hub accepts what comes.
+                for var entry in outbox.entries where entry.state == .sent && entry.accepted == nil {
+                    let pushed = entry.pushed(isFirstSending: false, sessionReplica: identities[2].replica)
+                    guard flight.events.contains(where: { $0.envelope == pushed.envelope }) else { continue }
+                    gone.append(entry.id)
+                    entry.accepted = OutboxEntry.Record(seq: entry.id, isRepeat: false)
+                    outbox.table.put(entry)
+                }
+            }
+            #expect(Set(gone) == [1, 2, 3])
+        }
+    }
+
     @Test("a hub that says that it recorded an event where another stands is not believed", arguments: [false, true])
     func aLieAboutARecord(_ isRepeat: Bool) async throws {
         try await withWorld { world in

@@ -36,12 +36,12 @@ import Testing
         }
     }
 
-    @Test("An answer that is longer than a page is shown, be it streamed to its end or not", arguments: [false, true])
-    func longAnswer(isComplete: Bool) async throws {
+    @Test("An answer that is longer than a page is shown, be it streamed to its end or not", arguments: [(5000, false), (5000, true), (40_000, true)] as [(UInt32, Bool)])
+    func longAnswer(_ count: UInt32, isComplete: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
             for index in 0..<20 { try await world.hubStore.send("question \(index)", to: chat, from: bob) }
-            let id = MessageID.random(), count: UInt32 = 5000
+            let id = MessageID.random()
             var contents: [Event.Content] = [.messageSent(Event.Message(id: id, role: .assistant, text: "", isStreaming: true))]
             contents += (0..<count).map { .chunkAppended(message: id, index: $0, text: "word ") }
             if isComplete { contents.append(.messageCompleted(message: id, finishReason: "stop", usage: nil)) }

@@ -220,13 +220,21 @@ package struct Feed {
         return piece
     }
 
-    /// Leaves as many events as a frame brings. Answers the others.
+    /// Leaves as many events of a run as a frame brings where messages are small. Answers the others.
     package func cut(_ events: inout [RecordedEvent]) -> [RecordedEvent] {
-        guard cutsRuns else { return [] }
+        cutsRuns ? Self.cut(&events, bytesMax: messageBytesMax, eventsMax: .max) : []
+    }
+
+    /// The same of events that are of no run.
+    func cutPiece(_ events: inout [RecordedEvent]) -> [RecordedEvent] {
+        Self.cut(&events, bytesMax: min(Self.pieceBytes, messageBytesMax), eventsMax: Self.pieceEvents)
+    }
+
+    private static func cut(_ events: inout [RecordedEvent], bytesMax: Int, eventsMax: Int) -> [RecordedEvent] {
         var bytes = 0
-        let end = events.firstIndex { event in
-            defer { bytes += event.event.approximateBytes }
-            return bytes >= messageBytesMax
+        let end = events.indices.first { index in
+            defer { bytes += events[index].event.approximateBytes }
+            return bytes >= bytesMax || index == eventsMax
         }
         guard let end else { return [] }
         defer { events.removeSubrange(end...) }

@@ -268,7 +268,7 @@ public struct HubOptions: Sendable {
     /// A new device's first screen: conversations with their newest messages, and further rows of its lobby.
     package var firstScreenConversations = 20
     package var firstScreenLobby = 50
-    /// Where newest parts are wanted, a conversation of which so many events came behind the cursor is offered: a peer that holds none of it takes but a page.
+    /// Where newest parts are wanted, a conversation of which more events than that came behind the cursor is offered: a peer that holds none of it takes but a page.
     package var offeredEvents = 512
     /// How many logs the first lot of a first sync has, and behind how many bytes of events PROGRESS is told.
     package var firstLot = 64

@@ -71,7 +71,7 @@ extension HubConnection {
         }
         var events = part.events
         while !events.isEmpty {
-            let rest = feed.cut(&events)
+            let rest = feed.cutPiece(&events)
             if let piece = try feed.piece(of: events, source) { transmit(piece) }
             events = rest
         }

@@ -5,6 +5,7 @@ struct Flight {
     private(set) var events: [PushedEvent] = []
     /// Those that go for the first time, with the counters that were given to them.
     private(set) var fresh: [OutboxEntry] = []
+    private(set) var freshIDs: Set<UInt64> = []
     private(set) var counters: [LogID: UInt64] = [:]
     private(set) var nextSending: UInt64
     private let identity: ReplicaIdentity
@@ -49,6 +50,7 @@ struct Flight {
         if !keepsPlace { nextSending += 1 }
         counters[log] = counter + 1
         fresh.append(entry)
+        freshIDs.insert(entry.id)
         bases.add(entry)
         return true
     }

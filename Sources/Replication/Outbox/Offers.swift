@@ -11,6 +11,8 @@ struct Offers {
         /// In the order made: what is made twice bears what was written behind it.
         var creations: [OutboxEntry] = []
         var messages: [MessageID: [OutboxEntry]] = [:]
+        /// Offers that were not sent yet.
+        var unsent: [UInt64] = []
 
         func bases(of entry: OutboxEntry) -> [OutboxEntry] {
             ([creations] + entry.neededMessages.map { messages[$0] ?? [] }).compactMap { made in made.last { $0.id < entry.id } }
@@ -33,13 +35,25 @@ struct Offers {
     }
 
     /// What became of that on which an entry rests that was sent. To be asked of the entries in the order of their sending.
-    mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
+    ///
+    /// - Parameter fresh: what goes for the first time before it, in the same flight.
+    mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries, beside fresh: Set<UInt64>) -> Standing {
         let standing = standingAlone(of: entry, table)
         let conversation = entry.event.conversation
-        if standing == .answered, entry.origin.replica != identity.replica, late[conversation] != nil { return .awaited }
+        if standing == .answered, entry.origin.replica != identity.replica {
+            if late[conversation] != nil { return .awaited }
+            // One that had to wait for an answer goes before what was sent behind it.
+            if known[conversation]?.unsent.contains(where: { $0 < entry.id && !fresh.contains($0) }) ?? false {
+                noteHeld(entry)
+                return .awaited
+            }
+        }
         if standing == .awaited { late[conversation] = min(late[conversation] ?? entry.id, entry.id) }
         return standing
     }
+
+    /// Whether an entry waits for no offer but for the order's sake.
+    mutating func restsOnNothing(_ entry: OutboxEntry, _ table: OutboxEntries) -> Bool { standingAlone(of: entry, table) == .answered }
 
     /// Whether an entry that was not sent comes behind one that waits. The offers themselves come before it.
     func holdBack(_ entry: OutboxEntry) -> Bool { late[entry.event.conversation].map { $0 < entry.id } ?? false }
@@ -48,6 +62,7 @@ struct Offers {
         guard entry.origin.replica != identity.replica, case .conversation(let id) = entry.event.log else { return .answered }
         if known[id] == nil {
             var new = Known()
+            for other in table[id] where other.state == .pending && !other.isWaiting && other.sending > 0 { new.unsent.append(other.id) }
             for other in table[id] where other.origin.replica == identity.replica && other.accepted == nil {
                 switch other.event.content {
                 case .conversationCreated: new.creations.append(other)

@@ -272,6 +272,7 @@ final class Outbox {
             again.removeLast()
         }
         if again.isEmpty { try takePending(offers, into: &flight) }
+        if flight.events.isEmpty { release(&offers, into: &flight) }
         try keep(flight)
         try replace(orphans)
         return (flight.events, Set((flight.fresh + orphans).map(\.event.conversation)))
@@ -287,7 +288,7 @@ final class Outbox {
         switch entry.state {
         case .sent:
             if entry.accepted != nil { return true }
-            switch offers.standing(of: entry, table) {
+            switch offers.standing(of: entry, table, beside: flight.freshIDs) {
             case .answered: return flight.add(entry, isFirst: false)
             case .awaited: delayed.append(id)
             case .refused:
@@ -295,12 +296,11 @@ final class Outbox {
                 orphans.append(entry)
             }
             return true
-        // Offered anew: what is about a message of these waits for it as ever, and goes before what was sent behind it.
+        // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
         case .pending:
             if entry.isWaiting { return true }
             if held.takes(entry, table) {
                 offers.noteHeld(entry)
-                delayed.append(id)
                 return true
             }
             return try flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
@@ -308,8 +308,23 @@ final class Outbox {
         }
     }
 
+    /// Where nothing else goes, and nothing is awaited, what is delayed waits for something that waits for it: by their ids, and by when they were sent, two
+    /// may each come before the other. One of them goes.
+    private func release(_ offers: inout Offers, into flight: inout Flight) {
+        if delayed.isEmpty || !again.isEmpty { return }
+        let all = Set(delayed)
+        var isAwaiting = false
+        table.forEach { if $0.state == .sent, $0.accepted == nil, !all.contains($0.id) { isAwaiting = true } }
+        if isAwaiting { return }
+        for (index, id) in delayed.enumerated() {
+            guard let entry = table[id], entry.state == .sent, offers.restsOnNothing(entry, table), flight.add(entry, isFirst: false) else { continue }
+            delayed.remove(at: index)
+            return
+        }
+    }
+
     private func takePending(_ offers: Offers, into flight: inout Flight) throws {
-        let taken = Set(flight.fresh.map(\.id) + delayed)
+        let taken = flight.freshIDs
         var held = HeldBack(identity)
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
             guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }

@@ -80,7 +80,7 @@ enum Identities {
         try own(in: { try transaction.get(SyncTables.state, $0) }, identity)
     }
 
-    private static func own(in fact: ([UInt8]) throws -> [UInt8]?, _ identity: ReplicaIdentity) throws -> Own {
+    static func own(in fact: ([UInt8]) throws -> [UInt8]?, _ identity: ReplicaIdentity) throws -> Own {
         let former = try fact(ReplicaState.Key.former) ?? []
         let ids = stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) }
         return Own(ids: Set(ids + [identity.replica]), origins: try origins(fact(ReplicaState.Key.own) ?? []))

@@ -139,10 +139,13 @@ struct Previews {
         return part.events[Int(seq - part.baseSeq) - 1]
     }
 
-    /// The event that the hub has at a seq which nothing here shows any more.
-    func toldEvent(in log: LogID, at seq: Seq) -> RecordedEvent? {
-        guard case .conversation(let id) = log, let told = told[id], let first = told.first, first.seq <= seq, seq - first.seq < told.count else { return nil }
-        return told[Int(seq - first.seq)]
+    /// Whether the hub has an event that nothing here shows any more; `nil`: it has not told what it has there.
+    func isTold(_ event: RecordedEvent) -> Bool? {
+        guard case .conversation(let id) = event.log, let told = told[id], let first = told.first, first.seq <= event.seq, event.seq - first.seq < told.count
+        else { return nil }
+        // It may have come there anew, and have another place.
+        return HeldEvent(told[Int(event.seq - first.seq)]) == HeldEvent(event)
+            || told.contains { $0.origin.hlc == event.origin.hlc && $0.event == event.event }
     }
 
     /// All that may be lost has been told of.

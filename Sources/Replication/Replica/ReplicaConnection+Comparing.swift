@@ -16,7 +16,7 @@ extension ReplicaConnection {
                 let size = item.head.size
                 if let root = try held >= size ? replica.root(of: item.log, at: size) : replica.settledRoot(of: item.log, at: size), root != item.head.root {
                     // What came without a head is not held against the hub.
-                    if comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
+                    if held >= size, comparison == nil, let vouchedSeq = replica.vouchedSeq(of: item.log) {
                         try doubt(item, vouchedSeq: vouchedSeq)
                         continue
                     }

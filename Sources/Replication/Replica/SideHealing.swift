@@ -27,8 +27,9 @@ struct SideHealing {
         if options.isService, fact(ReplicaState.Key.user) == nil { set(ReplicaState.Key.service, [1]) }
         let user = try owner(path, user, isReplica)
         set(ReplicaState.Key.user, Array(user.string.utf8))
+        let isIdentityKnown = fact(ReplicaState.Key.nonce)?.count == 16
         settleIdentity(user, options)
-        try settleOffers(user, options)
+        try settleOffers(user, isIdentityKnown: isIdentityKnown)
         try settlePreviews()
         // It vouches for what is missing now: so all is compared with what the hub has.
         typealias Key = ReplicaState.Key
@@ -128,17 +129,19 @@ struct SideHealing {
     }
 
     /// What was found under the name of the offers, and is none of this replica's own, must not be said again: it is kept aside.
-    private mutating func settleOffers(_ user: UserID, _ options: ReplicaOptions) throws {
-        let former = fact(ReplicaState.Key.former) ?? []
-        var ids = Set(stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) })
-        if let nonce = fact(ReplicaState.Key.nonce) { ids.insert(ReplicaIdentity(user: user, nonce: nonce).replica) }
+    private mutating func settleOffers(_ user: UserID, isIdentityKnown: Bool) throws {
+        let identity = ReplicaIdentity(user: user, nonce: fact(ReplicaState.Key.nonce) ?? [])
+        let own = try? Identities.own(in: fact, identity)
         let isService = fact(ReplicaState.Key.service) != nil
+        var (offers, others): ([SideStore.Record], [SideStore.Record]) = ([], [])
         for record in records[SyncTables.offers] ?? [] {
             let event = try record.value.withUnsafeBytes { try RecordedEvent(kept: $0) }
-            if isService ? ids.contains(event.origin.replica) : event.event.author == user { continue }
-            records[SyncTables.offers]!.removeAll { $0.key == record.key }
-            records[SyncTables.lost, default: []].append(record)
+            // Where nothing tells its ids any more, a user's words are taken for this device's.
+            let isOwn = own?.contains(event) ?? false || !isIdentityKnown && !isService && event.event.author == user
+            if isOwn { offers.append(record) } else { others.append(record) }
         }
+        records[SyncTables.offers] = offers
+        records[SyncTables.lost, default: []] += others
     }
 
     /// Of a newest part without its beginning or with a gap nothing can be shown: its events wait until the hub has been asked what it has there.

@@ -18,8 +18,7 @@ extension Previews {
             held = try log.event(in: event.log, at: event.seq)
         } else if event.seq <= baseSeq(of: event.log) {
             if lastSeqOfFirst(event.log) > 0 { return .outOfSight }
-            held = toldEvent(in: event.log, at: event.seq)
-            if held == nil { return .unknown }
+            return isTold(event).map { $0 ? .held : .lost } ?? .unknown
         } else {
             held = self.event(in: event.log, at: event.seq)
         }
