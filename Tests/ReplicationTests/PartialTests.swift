@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test("An answer longer than a page is shown, be it streamed to its end or not", arguments: [(5000, false), (5000, true), (40_000, true)] as [(UInt32, Bool)])
+    @Test("An answer longer than a page is shown, be it at its end or not", arguments: [(5000, false), (5000, true), (40_000, true)] as [(UInt32, Bool)])
     func longAnswer(_ count: UInt32, isComplete: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.assistant, author: ada, participants: [bob])
