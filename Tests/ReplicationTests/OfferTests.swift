@@ -70,6 +70,54 @@ import Testing
         }
     }
 
+    @Test("offers of two conversations, of which one waits for an answer, keep the order of each where a session breaks off, too", arguments: [false, true])
+    func keepsTheOrderOfEach(_ comes: Bool) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<2 { chats.append(try await world.hubStore.createConversation(.group, author: ada, participants: [bob])) }
+            try world.backUpHub()
+            var device = try await world.heal(world.device(ada))
+            let (one, two) = (MessageID.random(), MessageID.random())
+            // One by one, so that they stand here, and are offered, in this order.
+            for (text, chat, id, other) in [
+                ("1", 0, one, nil), ("2", 0, .random(), one), ("3", 0, .random(), nil), ("1", 1, two, nil), ("4", 0, .random(), nil), ("2", 1, .random(), two),
+            ] as [(String, Int, MessageID, MessageID?)] {
+                let message = Event.Message(id: id, role: .user, text: text, replyTo: other)
+                try device.append(Event(conversation: chats[chat], author: ada, content: .messageSent(message)))
+                device = try await world.heal(device)
+            }
+            try world.restoreHub()
+            // The first of it is on its way when the line breaks.
+            for _ in 0..<2 {
+                let replica = Monitor<ReplicaConnection?>(nil)
+                let isCut = Monitor(false), isOver = Monitor(false)
+                let hub = world.hub.connect(send: { message in if !isCut.withLock({ $0 }) { replica.withLock { $0 }?.receive(message) } }, close: { _ in })
+                let connection = device.connect(
+                    token: "",
+                    send: { message in
+                        let isPush = if case .push? = try? Frame(decoding: message) { true } else { false }
+                        if isPush { isCut.withLock { $0 = true } }
+                        if !isPush || comes { hub.receive(message) }
+                    }, close: { _ in isOver.withLock { $0 = true } }
+                ) { _ in }
+                replica.withLock { $0 = connection }
+                connection.start()
+                try await eventually { isCut.withLock { $0 } || isOver.withLock { $0 } }
+                connection.disconnected()
+                hub.disconnected()
+                replica.withLock { $0 = nil }
+                let path = device.store.log.path
+                try device.close()
+                device = try world.open(path, ada)
+            }
+            #expect(device.outbox.contains { $0.state == .sent } && device.outbox.contains { $0.state == .pending })
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try world.hubStore.timeline(of: chats[0])?.messages.map(\.text) == ["1", "2", "3", "4"])
+            #expect(try world.hubStore.timeline(of: chats[1])?.messages.map(\.text) == ["1", "2"])
+        }
+    }
+
     @Test("what a conversation made twice waits for does not wait for it: its second making, sent in another life, bears nothing that was written before")
     func madeTwice() async throws {
         try await withWorld { world in

@@ -11,8 +11,8 @@ struct Offers {
         /// In the order made: what is made twice bears what was written behind it.
         var creations: [OutboxEntry] = []
         var messages: [MessageID: [OutboxEntry]] = [:]
-        /// Offers that were not sent yet.
-        var unsent: [UInt64] = []
+        /// Offers that were not sent yet, in the order made.
+        var unsent: ArraySlice<UInt64> = []
 
         func bases(of entry: OutboxEntry) -> [OutboxEntry] {
             ([creations] + entry.neededMessages.map { messages[$0] ?? [] }).compactMap { made in made.last { $0.id < entry.id } }
@@ -43,7 +43,7 @@ struct Offers {
         if standing == .answered, entry.origin.replica != identity.replica {
             if late[conversation] != nil { return .awaited }
             // One that had to wait for an answer goes before what was sent behind it.
-            if known[conversation]?.unsent.contains(where: { $0 < entry.id && !fresh.contains($0) }) ?? false {
+            if hasUnsent(before: entry, table, beside: fresh) {
                 noteHeld(entry)
                 return .awaited
             }
@@ -58,22 +58,34 @@ struct Offers {
     /// Whether an entry that was not sent comes behind one that waits. The offers themselves come before it.
     func holdBack(_ entry: OutboxEntry) -> Bool { late[entry.event.conversation].map { $0 < entry.id } ?? false }
 
+    /// Whether an offer before an entry has not been sent, nor goes now.
+    mutating func hasUnsent(before entry: OutboxEntry, _ table: OutboxEntries, beside fresh: Set<UInt64>) -> Bool {
+        let id = entry.event.conversation
+        look(into: id, table)
+        while let first = known[id]!.unsent.first, fresh.contains(first) { known[id]!.unsent.removeFirst() }
+        return known[id]!.unsent.first.map { $0 < entry.id } ?? false
+    }
+
     private mutating func standingAlone(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         guard entry.origin.replica != identity.replica, case .conversation(let id) = entry.event.log else { return .answered }
-        if known[id] == nil {
-            var new = Known()
-            for other in table[id] where other.state == .pending && !other.isWaiting && other.sending > 0 { new.unsent.append(other.id) }
-            for other in table[id] where other.origin.replica == identity.replica && other.accepted == nil {
-                switch other.event.content {
-                case .conversationCreated: new.creations.append(other)
-                case .messageSent(let message): new.messages[message.id, default: []].append(other)
-                default: break
-                }
-            }
-            known[id] = new
-        }
+        look(into: id, table)
         let bases = known[id]!.bases(of: entry)
         if bases.contains(where: { $0.isFailed || $0.isWaiting }) { return .refused }
         return bases.isEmpty ? .answered : .awaited
+    }
+
+    private mutating func look(into id: ConversationID, _ table: OutboxEntries) {
+        if known[id] != nil { return }
+        var new = Known()
+        for other in table[id] {
+            if other.state == .pending, !other.isWaiting, other.sending > 0 { new.unsent.append(other.id) }
+            guard other.origin.replica == identity.replica, other.accepted == nil else { continue }
+            switch other.event.content {
+            case .conversationCreated: new.creations.append(other)
+            case .messageSent(let message): new.messages[message.id, default: []].append(other)
+            default: break
+            }
+        }
+        known[id] = new
     }
 }

@@ -12,8 +12,8 @@ final class Outbox {
     private var again: [UInt64] = []
     /// Of these, what waits for an answer to what a hub lost and is offered anew.
     private var delayed: [UInt64] = []
-    /// What went for the first time in this session's last flight, and the first place that was given out for that.
-    private var lastFlight: (ids: [UInt64], firstSending: UInt64) = ([], 0)
+    /// What went for the first time in this session's last flight, and the place that each had before: an offer's, or none.
+    private var lastFlight: [(id: UInt64, sending: UInt64)] = []
     var identity: ReplicaIdentity
     /// Entries that became the hub's, or failed otherwise than by its answer, and were not told of yet.
     var settled = (accepted: 0, failed: 0)
@@ -238,21 +238,21 @@ final class Outbox {
             entry.accepted = nil
             table.put(entry)
         }
-        lastFlight = ([], 0)
+        lastFlight = []
         sendAgain()
     }
 
     /// What was sent and not answered is sent again, in the order of its first sending; what was put first has its place in that order.
     func sendAgain() {
         var sent: [(sending: UInt64, id: UInt64)] = []
-        var lastOwn: UInt64 = 0
+        var lastOwn: [LogID: UInt64] = [:]
         table.forEach { entry in
             guard entry.state == .sent, entry.accepted == nil else { return }
             sent.append((entry.sending, entry.id))
-            if entry.origin.replica == identity.replica { lastOwn = max(lastOwn, entry.sending) }
+            if entry.origin.replica == identity.replica { lastOwn[entry.event.log] = max(lastOwn[entry.event.log] ?? 0, entry.sending) }
         }
         // Its counter is given out now, and must not come before smaller ones of its lane.
-        table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn { sent.append(($0.sending, $0.id)) } }
+        table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn[$0.event.log] ?? 0 { sent.append(($0.sending, $0.id)) } }
         again = sent.sorted { $0 > $1 }.map(\.id)
         delayed = []
     }
@@ -299,7 +299,7 @@ final class Outbox {
         // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
         case .pending:
             if entry.isWaiting { return true }
-            if held.takes(entry, table) {
+            if held.takes(entry, table) || offers.hasUnsent(before: entry, table, beside: flight.freshIDs) {
                 offers.noteHeld(entry)
                 return true
             }
@@ -334,15 +334,14 @@ final class Outbox {
 
     /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.
     func takeBack() throws -> Set<ConversationID> {
-        let (ids, firstSending) = lastFlight
-        lastFlight = ([], 0)
-        let unread = ids.compactMap { table[$0] }.filter { $0.state == .sent && $0.accepted == nil }
+        let places = Dictionary(uniqueKeysWithValues: lastFlight)
+        let unread = lastFlight.compactMap { table[$0.id] }.filter { $0.state == .sent && $0.accepted == nil }
+        lastFlight = []
         try replace(
             unread.map { entry in
                 var entry = entry
                 entry.state = .pending
-                // An offer keeps its place.
-                if entry.sending >= firstSending { entry.sending = 0 }
+                entry.sending = places[entry.id] ?? 0
                 entry.restsOn = 0
                 entry.origin.counter = 0
                 return entry
@@ -351,7 +350,7 @@ final class Outbox {
     }
 
     private func keep(_ flight: Flight) throws {
-        lastFlight = (flight.fresh.map(\.id), nextSending)
+        lastFlight = flight.fresh.map { ($0.id, table[$0.id]?.sending ?? 0) }
         if flight.fresh.isEmpty { return }
         try side.write { transaction in
             for entry in flight.fresh { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
