@@ -35,8 +35,8 @@ import Testing
         }
     }
 
-    @Test("what was sent to a hub that lost what came before it comes behind that all the same, also where that waits for an answer", arguments: [false, true])
-    func keepsTheOrder(_ isReply: Bool) async throws {
+    @Test("what was sent to a hub that lost what came before it comes behind that all the same, also where that waits for an answer", arguments: [false, true], [false, true])
+    func keepsTheOrder(_ isReply: Bool, breaksAgain: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             try world.backUpHub()
@@ -61,6 +61,7 @@ import Testing
             try await eventually { device.outbox.allSatisfy { $0.state == .sent } }
             connection.disconnected()
             hub.disconnected()
+            if breaksAgain { device = try await breakBehindFirstPush(world, device) }
             device = try await world.heal(device)
             #expect(device.outbox.isEmpty)
             let said = try (2...7).compactMap { try world.hubStore.log.event(in: .conversation(chat), at: $0) }.map { event in
@@ -68,6 +69,39 @@ import Testing
             }
             #expect(said == ["one", isReply ? "reply" : "reaction", "two", "three", "four", "five"])
         }
+    }
+
+    /// Has a device offer what the hub lost: of that the first is answered, and what it sends behind it never comes.
+    private func breakBehindFirstPush(_ world: World, _ device: Replica) async throws -> Replica {
+        var device = device
+        for _ in 0..<2 {
+            let replica = Monitor<ReplicaConnection?>(nil)
+            let pushed = Monitor(0), isOver = Monitor(false)
+            let hub = world.hub.connect(send: { message in replica.withLock { $0 }?.receive(message) }, close: { _ in })
+            let connection = device.connect(
+                token: "",
+                send: { message in
+                    var isLost = false
+                    if case .push(let events)? = try? Frame(decoding: message) {
+                        isLost = pushed.withLock { count in
+                            count += events.count
+                            return count > events.count
+                        }
+                    }
+                    if !isLost { hub.receive(message) }
+                }, close: { _ in isOver.withLock { $0 = true } }
+            ) { _ in }
+            replica.withLock { $0 = connection }
+            connection.start()
+            try await eventually { pushed.withLock { $0 } == 6 || isOver.withLock { $0 } }
+            connection.disconnected()
+            hub.disconnected()
+            replica.withLock { $0 = nil }
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+        }
+        return device
     }
 
     @Test("offers of two conversations, of which one waits for an answer, keep the order of each where a session breaks off, too", arguments: [false, true])

@@ -7,6 +7,8 @@ struct Flight {
     private(set) var fresh: [OutboxEntry] = []
     private(set) var freshIDs: Set<UInt64> = []
     private(set) var counters: [LogID: UInt64] = [:]
+    /// The last places of their lanes.
+    private(set) var places: [LogID: UInt64] = [:]
     private(set) var nextSending: UInt64
     private let identity: ReplicaIdentity
     private let bytesMax: Int
@@ -49,6 +51,7 @@ struct Flight {
         guard add(entry, isFirst: true) else { return false }
         if !keepsPlace { nextSending += 1 }
         counters[log] = counter + 1
+        places[log] = max(places[log] ?? 0, entry.sending)
         fresh.append(entry)
         freshIDs.insert(entry.id)
         bases.add(entry)

@@ -43,7 +43,7 @@ struct Offers {
         if standing == .answered, entry.origin.replica != identity.replica {
             if late[conversation] != nil { return .awaited }
             // One that had to wait for an answer goes before what was sent behind it.
-            if hasUnsent(before: entry, table, beside: fresh) {
+            if case .conversation = entry.event.log, hasUnsent(before: entry, table, beside: fresh) {
                 noteHeld(entry)
                 return .awaited
             }

@@ -245,16 +245,22 @@ final class Outbox {
     /// What was sent and not answered is sent again, in the order of its first sending; what was put first has its place in that order.
     func sendAgain() {
         var sent: [(sending: UInt64, id: UInt64)] = []
-        var lastOwn: [LogID: UInt64] = [:]
-        table.forEach { entry in
-            guard entry.state == .sent, entry.accepted == nil else { return }
-            sent.append((entry.sending, entry.id))
-            if entry.origin.replica == identity.replica { lastOwn[entry.event.log] = max(lastOwn[entry.event.log] ?? 0, entry.sending) }
-        }
+        table.forEach { if $0.state == .sent, $0.accepted == nil { sent.append(($0.sending, $0.id)) } }
+        let lastOwn = lastOwnPlaces()
         // Its counter is given out now, and must not come before smaller ones of its lane.
         table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn[$0.event.log] ?? 0 { sent.append(($0.sending, $0.id)) } }
         again = sent.sorted { $0 > $1 }.map(\.id)
         delayed = []
+    }
+
+    /// The place of the last of each of this identity's lanes that was sent and is not answered.
+    private func lastOwnPlaces() -> [LogID: UInt64] {
+        var places: [LogID: UInt64] = [:]
+        table.forEach { entry in
+            guard entry.state == .sent, entry.accepted == nil, entry.origin.replica == identity.replica else { return }
+            places[entry.event.log] = max(places[entry.event.log] ?? 0, entry.sending)
+        }
+        return places
     }
 
     /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
@@ -298,7 +304,7 @@ final class Outbox {
             return true
         // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
         case .pending:
-            if entry.isWaiting { return true }
+            if entry.isWaiting || entry.sending == 0 { return true }
             if held.takes(entry, table) || offers.hasUnsent(before: entry, table, beside: flight.freshIDs) {
                 offers.noteHeld(entry)
                 return true
@@ -325,10 +331,17 @@ final class Outbox {
 
     private func takePending(_ offers: Offers, into flight: inout Flight) throws {
         let taken = flight.freshIDs
+        var lastOwn: [LogID: UInt64]?
         var held = HeldBack(identity)
         for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
             guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }
-            guard try flight.addFresh(entry, keepsPlace: false, mayWait: true, table, after: { try counter(of: $0) }) else { return }
+            // An offer that had to wait stays before what was sent behind it, unless that is of its own lane.
+            var keepsPlace = false
+            if entry.sending > 0 {
+                if lastOwn == nil { lastOwn = lastOwnPlaces() }
+                keepsPlace = entry.sending > max(lastOwn![entry.event.log] ?? 0, flight.places[entry.event.log] ?? 0)
+            }
+            guard try flight.addFresh(entry, keepsPlace: keepsPlace, mayWait: true, table, after: { try counter(of: $0) }) else { return }
         }
     }
 
