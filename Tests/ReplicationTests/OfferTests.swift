@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("what was sent to a hub that lost what came before it comes behind that, also where that waits for an answer", arguments: [false, true], [false, true])
+    @Test("what was sent to a hub that lost what came before it comes behind that, also where that waits", arguments: [false, true], [false, true])
     func keepsTheOrder(_ isReply: Bool, breaksAgain: Bool) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
