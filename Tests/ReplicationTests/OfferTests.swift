@@ -71,6 +71,15 @@ import Testing
         }
     }
 
+    /// The line breaks, and the device's process begins anew.
+    private func cut(_ connection: ReplicaConnection, from hub: HubConnection, _ world: World, _ device: Replica) throws -> Replica {
+        connection.disconnected()
+        hub.disconnected()
+        let path = device.store.log.path
+        try device.close()
+        return try world.open(path, ada)
+    }
+
     /// Has a device offer what the hub lost: of that the first is answered, and what it sends behind it never comes.
     private func breakBehindFirstPush(_ world: World, _ device: Replica) async throws -> Replica {
         var device = device
@@ -94,12 +103,8 @@ import Testing
             replica.withLock { $0 = connection }
             connection.start()
             try await eventually { pushed.withLock { $0 } == 6 || isOver.withLock { $0 } }
-            connection.disconnected()
-            hub.disconnected()
             replica.withLock { $0 = nil }
-            let path = device.store.log.path
-            try device.close()
-            device = try world.open(path, ada)
+            device = try cut(connection, from: hub, world, device)
         }
         return device
     }
@@ -137,12 +142,8 @@ import Testing
                 replica.withLock { $0 = connection }
                 connection.start()
                 try await eventually { isCut.withLock { $0 } || isOver.withLock { $0 } }
-                connection.disconnected()
-                hub.disconnected()
                 replica.withLock { $0 = nil }
-                let path = device.store.log.path
-                try device.close()
-                device = try world.open(path, ada)
+                device = try cut(connection, from: hub, world, device)
             }
             #expect(device.outbox.contains { $0.state == .sent } && device.outbox.contains { $0.state == .pending })
             device = try await world.heal(device)
