@@ -396,7 +396,7 @@ import Testing
             if entry == nil {
                 let sent = try #require(device.parts.flatMap(\.events).last)
                 entry = OutboxEntry(id: 1, event: sent.event, origin: sent.origin, nonce: device.state.withLock { $0.outbox.identity.nonce })
-                (entry!.state, entry!.sending) = (.sent, 1)
+                (entry!.state, entry!.wasSent) = (.sent, true)
             }
             try device.side.write { try $0.put(SyncTables.outbox, Outbox.key(entry!.id), entry!.encoded()) }
             let path = device.store.log.path

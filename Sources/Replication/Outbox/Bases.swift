@@ -5,25 +5,20 @@ internal import EventLog
 struct Bases {
     private struct Base {
         var id: UInt64
-        var replica: ReplicaID
         var counter: UInt64
-
-        init(_ entry: OutboxEntry) {
-            id = entry.id
-            replica = entry.origin.replica
-            counter = entry.origin.counter
-        }
     }
 
+    /// In the order made.
     private struct Known {
         var creations: [Base] = []
         var streams: [MessageID: [Base]] = [:]
 
         mutating func add(_ entry: OutboxEntry) {
+            let base = Base(id: entry.id, counter: entry.origin.counter)
             switch entry.event.content {
-            case .conversationCreated: creations.append(Base(entry))
-            case .messageSent(let message) where message.isStreaming: streams[message.id, default: []].append(Base(entry))
-            default: if let stream = entry.continuedStream { streams[stream, default: []].append(Base(entry)) }
+            case .conversationCreated: creations.append(base)
+            case .messageSent(let message) where message.isStreaming: streams[message.id, default: []].append(base)
+            default: if let stream = entry.continuedStream { streams[stream, default: []].append(base) }
             }
         }
 
@@ -37,20 +32,16 @@ struct Bases {
     /// Made of a conversation when it is first asked for.
     private var known: [ConversationID: Known] = [:]
 
-    /// The counter of the event on which an entry rests that a replica is about to send; 0: on none. `nil`: it must wait for an answer, as that event stands in
-    /// another lane.
-    mutating func counter(under entry: OutboxEntry, of replica: ReplicaID, _ table: OutboxEntries) -> UInt64? {
+    /// The counter of the event on which an entry rests that a replica is about to send; 0: on none. Of another lane it cannot be: an entry waits for all before
+    /// it that was sent under another id.
+    mutating func counter(under entry: OutboxEntry, of replica: ReplicaID, _ table: OutboxEntries) -> UInt64 {
         guard case .conversation(let id) = entry.event.log else { return 0 }
         if known[id] == nil {
             var new = Known()
-            for sent in table[id].filter({ $0.state == .sent && $0.accepted == nil && $0.event.log == entry.event.log }).sorted(by: { $0.sending < $1.sending })
-            {
-                new.add(sent)
-            }
+            for sent in table[id] where sent.isUnanswered && sent.origin.replica == replica && sent.event.log == entry.event.log { new.add(sent) }
             known[id] = new
         }
-        guard let base = known[id]!.base(under: entry) else { return 0 }
-        return base.replica == replica ? base.counter : nil
+        return known[id]!.base(under: entry)?.counter ?? 0
     }
 
     /// An entry has its counter and goes.

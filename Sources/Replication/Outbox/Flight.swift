@@ -5,20 +5,15 @@ struct Flight {
     private(set) var events: [PushedEvent] = []
     /// Those that go for the first time, with the counters that were given to them.
     private(set) var fresh: [OutboxEntry] = []
-    private(set) var freshIDs: Set<UInt64> = []
     private(set) var counters: [LogID: UInt64] = [:]
-    /// The last places of their lanes.
-    private(set) var places: [LogID: UInt64] = [:]
-    private(set) var nextSending: UInt64
     private let identity: ReplicaIdentity
     private let bytesMax: Int
     private let eventsMax: Int
     private var bytes = 0
     private var bases = Bases()
 
-    init(_ identity: ReplicaIdentity, firstSending: UInt64, bytesMax: Int, eventsMax: Int) {
+    init(_ identity: ReplicaIdentity, bytesMax: Int, eventsMax: Int) {
         self.identity = identity
-        nextSending = firstSending
         self.bytesMax = bytesMax
         self.eventsMax = eventsMax
     }
@@ -34,26 +29,19 @@ struct Flight {
     }
 
     /// Gives an entry the next counter of its lane, which was `last(log)`. `false`: there is no room for it.
-    ///
-    /// - Parameter mayWait: whether it stays behind where it rests on what another lane has sent.
-    mutating func addFresh(_ entry: OutboxEntry, keepsPlace: Bool, mayWait: Bool, _ table: OutboxEntries, after last: (LogID) throws -> UInt64) throws -> Bool {
+    mutating func addFresh(_ entry: OutboxEntry, _ table: OutboxEntries, after last: (LogID) throws -> UInt64) throws -> Bool {
         var entry = entry
-        let base = bases.counter(under: entry, of: identity.replica, table)
-        if mayWait, base == nil { return true }
-        entry.restsOn = base ?? 0
+        entry.restsOn = bases.counter(under: entry, of: identity.replica, table)
         let log = entry.event.log
         let counter = try counters[log] ?? last(log)
         entry.origin = Origin(replica: identity.replica, counter: counter + 1, hlc: entry.origin.hlc)
         entry.nonce = identity.nonce
         entry.state = .sent
+        entry.wasSent = true
         entry.isElsewhere = false
-        if !keepsPlace { entry.sending = nextSending }
         guard add(entry, isFirst: true) else { return false }
-        if !keepsPlace { nextSending += 1 }
         counters[log] = counter + 1
-        places[log] = max(places[log] ?? 0, entry.sending)
         fresh.append(entry)
-        freshIDs.insert(entry.id)
         bases.add(entry)
         return true
     }

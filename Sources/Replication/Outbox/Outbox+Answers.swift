@@ -108,7 +108,6 @@ extension Outbox {
         let next = reborn ?? identity
         for var entry in conflicts {
             entry.state = .pending
-            entry.sending = 0
             entry.wasSent = true
             entry.origin = Origin(replica: next.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = next.nonce
@@ -157,7 +156,7 @@ extension Outbox {
             firsts[entry.event.log, default: [:]][entry.origin.replica] = min(first, entry.origin.counter)
         }
         let behind = Set(refused.map(\.event.conversation)).flatMap { table[$0] }.filter { entry in
-            guard entry.state == .sent, entry.accepted == nil, !known.contains(entry.id), !gone.contains(entry.id) else { return false }
+            guard entry.isUnanswered, !known.contains(entry.id), !gone.contains(entry.id) else { return false }
             return firsts[entry.event.log]?[entry.origin.replica].map { $0 < entry.origin.counter } ?? false
         }
         return refused + behind
@@ -181,7 +180,7 @@ extension Outbox {
     }
 
     /// What some hub may know and has not accepted: what is offered anew, as a hub had lost it, what was sent and is not answered, and what failed.
-    private var unaccepted: [OutboxEntry] { table.all.filter { ($0.sending > 0 || $0.wasSent) && $0.accepted == nil } }
+    private var unaccepted: [OutboxEntry] { table.all.filter { $0.wasSent && $0.accepted == nil } }
 
     var hasOffers: Bool { unaccepted.contains { !$0.isFailed } }
 

@@ -7,13 +7,10 @@ final class Outbox {
     let side: SideStore
     var table = OutboxEntries()
     private var nextID: UInt64 = 1
-    private var nextSending: UInt64 = 1
-    /// Sent in a session before and not answered: to be sent again, in this order, the last first.
+    /// Sent in a session before and not answered: to be sent again. Ascending.
     private var again: [UInt64] = []
-    /// Of these, what waits for an answer to what a hub lost and is offered anew.
-    private var delayed: [UInt64] = []
-    /// What went for the first time in this session's last flight, and the place that each had before: an offer's, or none.
-    private var lastFlight: [(id: UInt64, sending: UInt64)] = []
+    /// What went for the first time in this session's last flight, as it was before.
+    private var lastFlight: [OutboxEntry] = []
     var identity: ReplicaIdentity
     /// Entries that became the hub's, or failed otherwise than by its answer, and were not told of yet.
     var settled = (accepted: 0, failed: 0)
@@ -43,7 +40,6 @@ final class Outbox {
         if PlantedBug.loseOutbox.isPlanted { found = [] }
         for entry in found { table.put(entry) }
         nextID = (found.last?.id ?? 0) + 1
-        nextSending = (found.map(\.sending).max() ?? 0) + 1
         settleWaiting(table.conversations)
     }
 
@@ -97,7 +93,6 @@ final class Outbox {
         table = OutboxEntries()
         for entry in all { table.put(entry) }
         nextID = UInt64(all.count + 1)
-        nextSending = (all.map(\.sending).max() ?? 0) + 1
         settleWaiting(table.conversations)
     }
 
@@ -116,36 +111,29 @@ final class Outbox {
         if events.isEmpty { return nil }
         for (event, isAgain) in events {
             let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
-            var entry = OutboxEntry(id: UInt64(all.count + 1), event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
+            var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
             if isAgain { entry.state = .sent }
-            entry.sending = entry.id
+            entry.wasSent = true
             all.append(entry)
         }
-        for entry in entries {
-            var moved = OutboxEntry(id: UInt64(all.count + 1), event: entry.event, origin: entry.origin, nonce: entry.nonce)
-            moved.state = entry.state
-            moved.restsOn = entry.restsOn
-            (moved.isCounted, moved.isElsewhere, moved.wasSent) = (entry.isCounted, entry.isElsewhere, entry.wasSent)
-            moved.sending = entry.sending == 0 ? 0 : entry.sending + UInt64(events.count)
-            all.append(moved)
-        }
+        all += entries
         Self.sortLanes(&all)
-        return all
+        return all.enumerated().map { $1.with(id: UInt64($0 + 1)) }
     }
 
-    /// Those of one lane change places in the order of sending, so that their counters ascend.
+    /// Those of one lane change places, so that their counters ascend.
     private static func sortLanes(_ all: inout [OutboxEntry]) {
         struct Lane: Hashable {
             var log: LogID
             var replica: ReplicaID
         }
         var lanes: [Lane: [Int]] = [:]
-        for index in all.indices where all[index].origin.counter > 0 && all[index].sending > 0 {
+        for index in all.indices where all[index].state == .sent {
             lanes[Lane(log: all[index].event.log, replica: all[index].origin.replica), default: []].append(index)
         }
-        for lane in lanes.values where lane.count > 1 {
-            let sendings = lane.map { all[$0].sending }.sorted()
-            for (index, sending) in zip(lane.sorted { all[$0].origin.counter < all[$1].origin.counter }, sendings) { all[index].sending = sending }
+        for places in lanes.values {
+            let sorted = places.map { all[$0] }.sorted { $0.origin.counter < $1.origin.counter }
+            for (place, entry) in zip(places, sorted) { all[place] = entry }
         }
     }
 
@@ -185,7 +173,6 @@ final class Outbox {
             // Anew is what its user wants it to be then, and it is looked for no more.
             entry.wasSent = entry.state != OutboxEntry.isErasedPerhaps
             entry.state = .pending
-            entry.sending = 0
             entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = identity.nonce
@@ -242,134 +229,51 @@ final class Outbox {
         sendAgain()
     }
 
-    /// What was sent and not answered is sent again, in the order of its first sending; what was put first has its place in that order.
-    func sendAgain() {
-        var sent: [(sending: UInt64, id: UInt64)] = []
-        table.forEach { if $0.state == .sent, $0.accepted == nil { sent.append(($0.sending, $0.id)) } }
-        let lastOwn = lastOwnPlaces()
-        // Its counter is given out now, and must not come before smaller ones of its lane.
-        table.forEach { if $0.state == .pending, !$0.isWaiting, $0.sending > lastOwn[$0.event.log] ?? 0 { sent.append(($0.sending, $0.id)) } }
-        again = sent.sorted { $0 > $1 }.map(\.id)
-        delayed = []
-    }
+    /// What was sent and not answered is sent again.
+    func sendAgain() { again = table.unanswered }
 
-    /// The place of the last of each of this identity's lanes that was sent and is not answered.
-    private func lastOwnPlaces() -> [LogID: UInt64] {
-        var places: [LogID: UInt64] = [:]
-        table.forEach { entry in
-            guard entry.state == .sent, entry.accepted == nil, entry.origin.replica == identity.replica else { return }
-            places[entry.event.log] = max(places[entry.event.log] ?? 0, entry.sending)
-        }
-        return places
-    }
-
-    /// The next events for a PUSH, in the order of their lanes. They are marked as sent, durably, before this returns: whatever happens then, their
-    /// counters are not given to others.
+    /// The next events for a PUSH, in the order made; of one lane so that their counters ascend. They are marked as sent, durably, before this returns:
+    /// whatever happens then, their counters are not given to others.
     func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
-        var flight = Flight(identity, firstSending: nextSending, bytesMax: bytesMax, eventsMax: eventsMax)
-        if !delayed.isEmpty {
-            again = (again + delayed).sorted { (table[$0]?.sending ?? 0, $0) > (table[$1]?.sending ?? 0, $1) }
-            delayed = []
+        var flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax)
+        var held = HeldBack(identity)
+        var waiting: [UInt64] = [], orphans: [OutboxEntry] = []
+        let pending = PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs
+        var (inAgain, inPending) = (0, 0), isFull = false
+        while inAgain < again.count || inPending < pending.count {
+            let isAgain = inPending == pending.count || inAgain < again.count && again[inAgain] < pending[inPending]
+            if let entry = table[isAgain ? again[inAgain] : pending[inPending]], isAgain ? entry.isUnanswered : !entry.isWaiting {
+                switch held.standing(of: entry, table) {
+                case .waits: if isAgain { waiting.append(entry.id) }
+                case .orphaned: orphans.append(entry.orphaned)
+                case .free where isAgain: isFull = !flight.add(entry, isFirst: false)
+                case .free: isFull = try !flight.addFresh(entry, table) { try counter(of: $0) }
+                }
+            }
+            if isFull { break }
+            if isAgain { inAgain += 1 } else { inPending += 1 }
         }
-        var offers = Offers(identity), held = HeldBack(identity)
-        var orphans: [OutboxEntry] = []
-        while let id = again.last {
-            guard try takeAgain(id, &offers, &held, &orphans, into: &flight) else { break }
-            again.removeLast()
-        }
-        if again.isEmpty { try takePending(offers, into: &flight) }
-        if flight.events.isEmpty { release(&offers, into: &flight) }
+        again.replaceSubrange(..<inAgain, with: waiting)
         try keep(flight)
         try replace(orphans)
         return (flight.events, Set((flight.fresh + orphans).map(\.event.conversation)))
     }
 
-    /// `false`: there is no room for it.
-    ///
-    /// - Parameter orphans: gets what fails with what it rests on.
-    private func takeAgain(
-        _ id: UInt64, _ offers: inout Offers, _ held: inout HeldBack, _ orphans: inout [OutboxEntry], into flight: inout Flight
-    ) throws -> Bool {
-        guard var entry = table[id] else { return true }
-        switch entry.state {
-        case .sent:
-            if entry.accepted != nil { return true }
-            switch offers.standing(of: entry, table, beside: flight.freshIDs) {
-            case .answered: return flight.add(entry, isFirst: false)
-            case .awaited: delayed.append(id)
-            case .refused:
-                entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that a hub lost, and then refused")
-                orphans.append(entry)
-            }
-            return true
-        // Offered anew: what is about a message of these waits for it as ever, and goes with what is pending then.
-        case .pending:
-            if entry.isWaiting || entry.sending == 0 { return true }
-            if held.takes(entry, table) || offers.hasUnsent(before: entry, table, beside: flight.freshIDs) {
-                offers.noteHeld(entry)
-                return true
-            }
-            return try flight.addFresh(entry, keepsPlace: true, mayWait: false, table) { try counter(of: $0) }
-        case .failed: return true
-        }
-    }
-
-    /// Where nothing else goes, and nothing is awaited, what is delayed waits for something that waits for it: by their ids, and by when they were sent, two
-    /// may each come before the other. One of them goes.
-    private func release(_ offers: inout Offers, into flight: inout Flight) {
-        if delayed.isEmpty || !again.isEmpty { return }
-        let all = Set(delayed)
-        var isAwaiting = false
-        table.forEach { if $0.state == .sent, $0.accepted == nil, !all.contains($0.id) { isAwaiting = true } }
-        if isAwaiting { return }
-        for (index, id) in delayed.enumerated() {
-            guard let entry = table[id], entry.state == .sent, offers.restsOnNothing(entry, table), flight.add(entry, isFirst: false) else { continue }
-            delayed.remove(at: index)
-            return
-        }
-    }
-
-    private func takePending(_ offers: Offers, into flight: inout Flight) throws {
-        let taken = flight.freshIDs
-        var lastOwn: [LogID: UInt64]?
-        var held = HeldBack(identity)
-        for id in PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs {
-            guard let entry = table[id], !entry.isWaiting, !taken.contains(id), !offers.holdBack(entry), !held.takes(entry, table) else { continue }
-            // An offer that had to wait stays before what was sent behind it, unless that is of its own lane.
-            var keepsPlace = false
-            if entry.sending > 0 {
-                if lastOwn == nil { lastOwn = lastOwnPlaces() }
-                keepsPlace = entry.sending > max(lastOwn![entry.event.log] ?? 0, flight.places[entry.event.log] ?? 0)
-            }
-            guard try flight.addFresh(entry, keepsPlace: keepsPlace, mayWait: true, table, after: { try counter(of: $0) }) else { return }
-        }
-    }
-
     /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.
     func takeBack() throws -> Set<ConversationID> {
-        let places = Dictionary(uniqueKeysWithValues: lastFlight)
-        let unread = lastFlight.compactMap { table[$0.id] }.filter { $0.state == .sent && $0.accepted == nil }
+        let unread = lastFlight.filter { table[$0.id]?.isUnanswered ?? false }
         lastFlight = []
-        try replace(
-            unread.map { entry in
-                var entry = entry
-                entry.state = .pending
-                entry.sending = places[entry.id] ?? 0
-                entry.restsOn = 0
-                entry.origin.counter = 0
-                return entry
-            })
+        try replace(unread)
         return Set(unread.map(\.event.conversation))
     }
 
     private func keep(_ flight: Flight) throws {
-        lastFlight = flight.fresh.map { ($0.id, table[$0.id]?.sending ?? 0) }
+        lastFlight = flight.fresh.compactMap { table[$0.id] }
         if flight.fresh.isEmpty { return }
         try side.write { transaction in
             for entry in flight.fresh { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
             for (log, counter) in flight.counters { try transaction.put(SyncTables.lanes, log.key, withUnsafeBytes(of: counter.bigEndian) { Array($0) }) }
         }
-        nextSending = flight.nextSending
         // The last first: the list of what is pending gets shorter from its end.
         for entry in flight.fresh.reversed() { table.put(entry) }
     }

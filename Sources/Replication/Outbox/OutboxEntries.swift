@@ -26,6 +26,8 @@ struct OutboxEntries {
     private var ofConversation: [ConversationID: [UInt64]] = [:]
     /// What the hub has recorded, and what has not come from there.
     private var acceptedIDs: [LogID: Set<UInt64>] = [:]
+    /// What was sent and has no answer, ascending.
+    private var unansweredIDs: [LogID: [UInt64]] = [:]
     /// How many entries of a conversation have failed, or wait for one that has.
     private var troubles: [ConversationID: Int] = [:]
 
@@ -51,6 +53,12 @@ struct OutboxEntries {
     }
 
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
+
+    /// What was sent and has no answer, ascending.
+    var unanswered: [UInt64] { unansweredIDs.values.joined().sorted() }
+
+    /// The last that was sent under an id of the replica, and has no answer.
+    func lastUnanswered(in log: LogID, of replica: ReplicaID) -> UInt64? { unansweredIDs[log]?.last { byID[$0]!.origin.replica == replica } }
 
     func hasTrouble(in conversation: ConversationID) -> Bool { troubles[conversation] != nil }
 
@@ -85,6 +93,11 @@ struct OutboxEntries {
         if (old?.accepted == nil) != (new?.accepted == nil), let log = (old ?? new)?.event.log {
             if new?.accepted != nil { acceptedIDs[log, default: []].insert(id) } else { acceptedIDs[log]?.remove(id) }
             if acceptedIDs[log]?.isEmpty ?? false { acceptedIDs[log] = nil }
+        }
+        let wasUnanswered = old?.isUnanswered ?? false, isUnanswered = new?.isUnanswered ?? false
+        if wasUnanswered != isUnanswered, let log = (old ?? new)?.event.log {
+            if isUnanswered { Self.insert(id, into: &unansweredIDs[log, default: []]) } else { Self.remove(id, from: &unansweredIDs[log]!) }
+            if unansweredIDs[log]!.isEmpty { unansweredIDs[log] = nil }
         }
         let trouble = (new?.isTrouble ?? false ? 1 : 0) - (old?.isTrouble ?? false ? 1 : 0)
         if trouble != 0 {

@@ -11,7 +11,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     }
 
     /// In the order made; stays the same.
-    public let id: UInt64
+    public private(set) var id: UInt64
     public var event: Event
     /// The counter is 0 until it is sent.
     public var origin: Origin
@@ -21,12 +21,11 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
 
     /// What `origin.replica` was made of.
     var nonce: [UInt8]
-    /// In which order the events were sent; 0: not yet. Of one that is pending: the place that it takes among what is sent again.
-    package var sending: UInt64 = 0
     /// The counter of the event of its lane on which it rested when it was sent; 0: on none.
     var restsOn: UInt64 = 0
-    /// It was sent before, and is sent as a new event now: it had failed, or its counter was another's. In another life of the hub it may stand all the same.
-    var wasSent = false
+    /// Some hub may know it: it was sent, or is offered anew as a hub had lost it. One that failed and is tried again, or whose counter was another's, is sent
+    /// as a new event; in another life of the hub it may stand all the same.
+    package var wasSent = false
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?
     /// It was counted as accepted, which may happen again on a new connection.
@@ -43,6 +42,9 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         var isRepeat: Bool
     }
 
+    /// It was sent, and the hub has not said what became of it.
+    var isUnanswered: Bool { state == .sent && accepted == nil }
+
     public var isFailed: Bool { if case .failed = state { true } else { false } }
 
     init(id: UInt64, event: Event, origin: Origin, nonce: [UInt8]) {
@@ -50,6 +52,20 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         self.event = event
         self.origin = origin
         self.nonce = nonce
+    }
+
+    /// The same under another id.
+    func with(id: UInt64) -> OutboxEntry {
+        var entry = self
+        entry.id = id
+        return entry
+    }
+
+    /// What it rests on was offered anew, and refused.
+    var orphaned: OutboxEntry {
+        var entry = self
+        entry.state = .failed(code: codeWithoutBase, detail: "it depends on an event that a hub lost, and then refused")
+        return entry
     }
 }
 
@@ -65,7 +81,7 @@ extension OutboxEntry {
             case .failed(let code, let detail): (2, code, detail)
             }
         out.put(byte: kind)
-        out.put(varint: sending)
+        out.put(varint: wasSent ? 1 : 0)
         out.put(nonce)
         out.put(lengthOf: code)
         out.put(lengthOf: detail)
@@ -73,16 +89,15 @@ extension OutboxEntry {
         out.put(envelope)
         out.put(varint: UInt64(body.count))
         out.put(body)
-        let flags: UInt8 = (isAccepted ? 1 : 0) | (wasSent ? 2 : 0)
-        if restsOn > 0 || flags != 0 { out.put(varint: restsOn) }
-        if flags != 0 { out.put(byte: flags) }
+        if restsOn > 0 || isAccepted { out.put(varint: restsOn) }
+        if isAccepted { out.put(byte: 1) }
         return out.array()
     }
 
     init(id: UInt64, decoding bytes: UnsafeRawBufferPointer) throws {
         var reader = ByteReader(bytes)
         let kind = try reader.byte()
-        sending = try reader.varint()
+        wasSent = try reader.varint() > 0
         nonce = Array(try reader.take(16))
         let code = try reader.string()
         let detail = try reader.string()
@@ -91,7 +106,9 @@ extension OutboxEntry {
         if !reader.isAtEnd { restsOn = try reader.varint() }
         if !reader.isAtEnd {
             let flags = try reader.byte()
-            (isElsewhere, wasSent) = (flags & 1 != 0, flags & 2 != 0)
+            isElsewhere = flags & 1 != 0
+            // As it was written before.
+            if flags & 2 != 0 { wasSent = true }
         }
         isCounted = isElsewhere
         guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }

@@ -192,7 +192,7 @@ package final class Simulation: @unchecked Sendable {
 
     /// What tells why an entry stays.
     private func describe(_ entry: OutboxEntry) -> String {
-        let sent = "sent as \(entry.sending) by \(entry.origin.replica) \(entry.origin.counter)"
+        let sent = "\(entry.wasSent ? "sent" : "not sent") as \(entry.origin.replica) \(entry.origin.counter)"
         return "[\(entry.id) \(entry.state), \(sent), in \(entry.event.conversation): \(entry.event.content)]"
     }
 }
