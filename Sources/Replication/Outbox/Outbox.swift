@@ -116,25 +116,25 @@ final class Outbox {
             entry.wasSent = true
             all.append(entry)
         }
+        let given = all
         all += entries
-        Self.sortLanes(&all)
+        for (entry, isAgain) in zip(given, events.map(\.isAgain)) where isAgain { Self.putBehindLane(entry, given, &all) }
         return all.enumerated().map { $1.with(id: UInt64($0 + 1)) }
     }
 
-    /// Those of one lane change places, so that their counters ascend.
-    private static func sortLanes(_ all: inout [OutboxEntry]) {
-        struct Lane: Hashable {
-            var log: LogID
-            var replica: ReplicaID
+    /// What is sent again as it was stays behind what went before it in its lane and is there still, as it has not come, and so does what was given behind it
+    /// of the same conversation or log.
+    private static func putBehindLane(_ entry: OutboxEntry, _ given: [OutboxEntry], _ all: inout [OutboxEntry]) {
+        let isBefore = { (other: OutboxEntry) in
+            other.state == .sent && other.event.log == entry.event.log && other.origin.replica == entry.origin.replica
+                && other.origin.counter < entry.origin.counter
         }
-        var lanes: [Lane: [Int]] = [:]
-        for index in all.indices where all[index].state == .sent {
-            lanes[Lane(log: all[index].event.log, replica: all[index].origin.replica), default: []].append(index)
+        guard let from = all.firstIndex(of: entry), let last = all.lastIndex(where: isBefore), from < last else { return }
+        let moved = all[from...last].filter { other in
+            given.contains(other) && (other.event.conversation == entry.event.conversation || other.event.log == entry.event.log)
         }
-        for places in lanes.values {
-            let sorted = places.map { all[$0] }.sorted { $0.origin.counter < $1.origin.counter }
-            for (place, entry) in zip(places, sorted) { all[place] = entry }
-        }
+        all.insert(contentsOf: moved, at: last + 1)
+        for index in (from...last).reversed() where moved.contains(all[index]) { all.remove(at: index) }
     }
 
     /// Whether a conversation is being made here, with the user in it.
@@ -218,8 +218,8 @@ final class Outbox {
         return settled
     }
 
-    /// A new session: what was sent before and not answered is sent again, first. So is what was accepted and has not come from there: a hub that was
-    /// set back knows nothing of it.
+    /// A new session: what was sent before and not answered is sent again. So is what was accepted and has not come from there: a hub that was set back knows
+    /// nothing of it.
     func beginSession() {
         for var entry in entries where entry.state == .sent && entry.accepted != nil {
             entry.accepted = nil
@@ -232,12 +232,34 @@ final class Outbox {
     /// What was sent and not answered is sent again.
     func sendAgain() { again = table.unanswered }
 
-    /// The next events for a PUSH, in the order made; of one lane so that their counters ascend. They are marked as sent, durably, before this returns:
-    /// whatever happens then, their counters are not given to others.
+    /// The next events for a PUSH, in the order made, but for what waits. They are marked as sent, durably, before this returns: whatever happens then, their
+    /// counters are not given to others.
     func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
-        var flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax)
-        var held = HeldBack(identity)
-        var waiting: [UInt64] = [], orphans: [OutboxEntry] = []
+        var flight: Flight
+        var touched: Set<ConversationID> = []
+        repeat {
+            flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax)
+            let rest = try fill(&flight)
+            try keep(flight)
+            settled.failed += rest.orphans.count
+            try replace(rest.orphans)
+            for (conversation, first) in rest.overtaken { try move(conversation, from: first) }
+            touched.formUnion((flight.fresh + rest.orphans).map(\.event.conversation) + rest.overtaken.keys)
+            if rest.orphans.isEmpty, rest.overtaken.isEmpty { break }
+        } while flight.events.isEmpty
+        return (flight.events, touched)
+    }
+
+    /// What a pass over the outbox finds that is not as it must be.
+    private struct Rest {
+        var orphans: [OutboxEntry] = []
+        /// Of each conversation the first that was not sent, and what was made behind it and is of its lane was: it had failed, or what it rests on had.
+        var overtaken: [ConversationID: UInt64] = [:]
+    }
+
+    private func fill(_ flight: inout Flight) throws -> Rest {
+        var held = HeldBack(identity), rest = Rest()
+        var waiting: [UInt64] = []
         let pending = PlantedBug.reorderLane.isPlanted ? table.pendingIDs.reversed() : table.pendingIDs
         var (inAgain, inPending) = (0, 0), isFull = false
         while inAgain < again.count || inPending < pending.count {
@@ -245,8 +267,12 @@ final class Outbox {
             if let entry = table[isAgain ? again[inAgain] : pending[inPending]], isAgain ? entry.isUnanswered : !entry.isWaiting {
                 switch held.standing(of: entry, table) {
                 case .waits: if isAgain { waiting.append(entry.id) }
-                case .orphaned: orphans.append(entry.orphaned)
+                case .orphaned: rest.orphans.append(entry.orphaned)
                 case .free where isAgain: isFull = !flight.add(entry, isFirst: false)
+                // Its counter would be greater than that of one behind it: in the next session it would go first.
+                case .free where table.lastSent(in: entry.event.log, of: identity.replica) ?? 0 > entry.id:
+                    held.hold(entry)
+                    rest.overtaken[entry.event.conversation] = min(rest.overtaken[entry.event.conversation] ?? .max, entry.id)
                 case .free: isFull = try !flight.addFresh(entry, table) { try counter(of: $0) }
                 }
             }
@@ -254,9 +280,21 @@ final class Outbox {
             if isAgain { inAgain += 1 } else { inPending += 1 }
         }
         again.replaceSubrange(..<inAgain, with: waiting)
-        try keep(flight)
-        try replace(orphans)
-        return (flight.events, Set((flight.fresh + orphans).map(\.event.conversation)))
+        return rest
+    }
+
+    /// What was not sent of a conversation, from an entry on, gets ids behind all others.
+    private func move(_ conversation: ConversationID, from first: UInt64) throws {
+        let old = table[conversation].filter { $0.id >= first && $0.state != .sent }
+        let new = old.enumerated().map { $1.with(id: nextID + UInt64($0)) }
+        try side.write { transaction in
+            for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+            for entry in new { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+        }
+        nextID += UInt64(new.count)
+        for entry in old { table.remove(entry.id) }
+        for entry in new { table.put(entry) }
+        settleWaiting([conversation])
     }
 
     /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.

@@ -19,6 +19,19 @@ struct OutboxEntries {
         }
     }
 
+    /// Of what was sent.
+    private struct Lane: Hashable {
+        var log: LogID
+        var replica: ReplicaID
+
+        init?(_ entry: OutboxEntry) {
+            guard entry.state == .sent else { return nil }
+            self.init(log: entry.event.log, replica: entry.origin.replica)
+        }
+
+        init(log: LogID, replica: ReplicaID) { (self.log, self.replica) = (log, replica) }
+    }
+
     private var byID: [UInt64: OutboxEntry] = [:]
     private var byName: [Name: UInt64] = [:]
     /// Ascending, as are those of each conversation.
@@ -26,8 +39,8 @@ struct OutboxEntries {
     private var ofConversation: [ConversationID: [UInt64]] = [:]
     /// What the hub has recorded, and what has not come from there.
     private var acceptedIDs: [LogID: Set<UInt64>] = [:]
-    /// What was sent and has no answer, ascending.
-    private var unansweredIDs: [LogID: [UInt64]] = [:]
+    /// What was sent, ascending.
+    private var sentIDs: [Lane: [UInt64]] = [:]
     /// How many entries of a conversation have failed, or wait for one that has.
     private var troubles: [ConversationID: Int] = [:]
 
@@ -55,10 +68,10 @@ struct OutboxEntries {
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
 
     /// What was sent and has no answer, ascending.
-    var unanswered: [UInt64] { unansweredIDs.values.joined().sorted() }
+    var unanswered: [UInt64] { sentIDs.values.joined().filter { byID[$0]!.accepted == nil }.sorted() }
 
-    /// The last that was sent under an id of the replica, and has no answer.
-    func lastUnanswered(in log: LogID, of replica: ReplicaID) -> UInt64? { unansweredIDs[log]?.last { byID[$0]!.origin.replica == replica } }
+    /// The last of a lane that was sent.
+    func lastSent(in log: LogID, of replica: ReplicaID) -> UInt64? { sentIDs[Lane(log: log, replica: replica)]?.last }
 
     func hasTrouble(in conversation: ConversationID) -> Bool { troubles[conversation] != nil }
 
@@ -94,10 +107,13 @@ struct OutboxEntries {
             if new?.accepted != nil { acceptedIDs[log, default: []].insert(id) } else { acceptedIDs[log]?.remove(id) }
             if acceptedIDs[log]?.isEmpty ?? false { acceptedIDs[log] = nil }
         }
-        let wasUnanswered = old?.isUnanswered ?? false, isUnanswered = new?.isUnanswered ?? false
-        if wasUnanswered != isUnanswered, let log = (old ?? new)?.event.log {
-            if isUnanswered { Self.insert(id, into: &unansweredIDs[log, default: []]) } else { Self.remove(id, from: &unansweredIDs[log]!) }
-            if unansweredIDs[log]!.isEmpty { unansweredIDs[log] = nil }
+        let oldLane = old.flatMap { Lane($0) }, newLane = new.flatMap { Lane($0) }
+        if oldLane != newLane {
+            if let oldLane {
+                Self.remove(id, from: &sentIDs[oldLane]!)
+                if sentIDs[oldLane]!.isEmpty { sentIDs[oldLane] = nil }
+            }
+            if let newLane { Self.insert(id, into: &sentIDs[newLane, default: []]) }
         }
         let trouble = (new?.isTrouble ?? false ? 1 : 0) - (old?.isTrouble ?? false ? 1 : 0)
         if trouble != 0 {

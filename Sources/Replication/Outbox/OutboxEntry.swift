@@ -10,7 +10,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         case failed(code: String, detail: String)
     }
 
-    /// In the order made; stays the same.
+    /// In the order made. It stays the same, but that what a hub lost goes before all else, and what is tried again behind what was sent since.
     public private(set) var id: UInt64
     public var event: Event
     /// The counter is 0 until it is sent.

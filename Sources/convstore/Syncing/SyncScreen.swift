@@ -55,7 +55,9 @@ final class SyncScreen: Sendable {
             Terminal.complain("not connected (\(reason)); trying again in \(Quantity.duration(Double(milliseconds) / 1000))")
         case .quiet(let seconds):
             clear()
-            Terminal.complain("connected, but for \(seconds) s the hub has brought nothing, and it has not said that it has sent all")
+            let unanswered = replica?.outbox.count { $0.state == .sent && !$0.isAccepted } ?? 0
+            let lack = unanswered > 0 ? "answered none of the \(Quantity.count(unanswered, "event")) sent to it" : "not said that it has sent all"
+            Terminal.complain("connected, but for \(seconds) s the hub has brought nothing, and it has \(lack)")
         case .repaired(let runs, let isWhole):
             guard runs > 0 else { return }
             noteDamage("events", [])
