@@ -118,6 +118,56 @@ import Testing
         }
     }
 
+    @Test("a conversation does not wait for another's, though preferences of both stand in one log") func otherConversations() async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let chats = [ConversationID.random(), ConversationID.random()], one = MessageID.random()
+            let contents: [(Int, Event.Content)] = [
+                (0, .messageSent(Event.Message(id: one, role: .user, text: "text"))), (0, .messageEdited(message: one, text: "other")),
+                (0, .preferenceSet(key: "mute", value: "1")), (1, .preferenceSet(key: "mute", value: "1")),
+                (1, .messageSent(Event.Message(id: .random(), role: .user, text: "text"))),
+            ]
+            let outbox = try Outbox(side, identity: ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)))
+            let made = try outbox.add(
+                contents.enumerated().map { (Event(conversation: chats[$1.0], author: ada, content: $1.1), HLC(rawValue: UInt64($0) << 16)) })
+            outbox.beginSession()
+            #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.count == 3)
+            #expect(made.map { outbox.table[$0.id]?.state == .sent } == [true, false, false, true, true])
+            var entry = outbox.table[made[0].id]!
+            entry.accepted = OutboxEntry.Record(seq: 1, isRepeat: false)
+            outbox.table.put(entry)
+            #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.count == 1)
+            #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.count == 1)
+            // The preference went behind the one that was sent before it.
+            #expect(outbox.entries.map { Int($0.origin.hlc.rawValue >> 16) } == [0, 1, 3, 4, 2])
+        }
+    }
+
+    @Test("what is sent again as it was stays behind what went before it in its lane, and what was made behind it too") func behindItsLane() async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let identity = ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)), chats = [ConversationID.random(), ConversationID.random()]
+            func event(_ counter: UInt64, _ chat: Int) -> RecordedEvent {
+                let event = Event(
+                    conversation: chats[chat], author: ada, content: .messageSent(Event.Message(id: .random(), role: .user, text: "\(counter)")))
+                return RecordedEvent(
+                    log: event.log, seq: 0, position: 0, origin: Origin(replica: identity.replica, counter: counter, hlc: HLC(rawValue: counter << 16)),
+                    hlc: HLC(rawValue: 0), event: event, targetSeq: nil)
+            }
+            func entry(_ id: UInt64, _ recorded: RecordedEvent) -> OutboxEntry {
+                var entry = OutboxEntry(id: id, event: recorded.event, origin: recorded.origin, nonce: identity.nonce)
+                (entry.state, entry.wasSent) = (.sent, true)
+                return entry
+            }
+            let outbox = Outbox(side, [entry(1, event(3, 1)), entry(2, event(2, 0)), entry(3, event(9, 0))], identity: identity)
+            try outbox.putFirst([event(1, 0), event(5, 0), event(4, 1), event(6, 0)], sentNonce: identity.nonce, wasSent: { _ in true })
+            #expect(outbox.entries.map(\.origin.counter) == [1, 3, 4, 2, 5, 6, 9])
+            #expect(outbox.entries.map(\.id) == Array(1...7))
+        }
+    }
+
     @Test("a hub that says that it recorded an event where another stands is not believed", arguments: [false, true])
     func aLieAboutARecord(_ isRepeat: Bool) async throws {
         try await withWorld { world in

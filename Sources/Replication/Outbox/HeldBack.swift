@@ -7,7 +7,8 @@ internal import EventLog
 ///   and something else under the same ids.
 /// - What was not sent waits for the answer about a message that it speaks of: if that is refused it waits for it; had it been sent, it would change whatever
 ///   message has the id at the hub. And it waits for all before it that was sent under an id before, which may have to be sent anew.
-/// - What is behind one that waits, in its conversation or its log, waits with it: it was said behind that, and may be meant for other ears.
+/// - What is behind one that waits, in its conversation, waits with it: it was said behind that, and may be meant for other ears. So does what is behind one
+///   that was sent, in its log: counters ascend.
 struct HeldBack {
     enum Standing {
         case free, waits
@@ -33,8 +34,9 @@ struct HeldBack {
     // Made of a conversation when first asked for.
     private var unanswered: [ConversationID: Unanswered] = [:]
     private var made: [ConversationID: Made] = [:]
-    /// The first that waits, of each conversation and each log.
+    /// The first that waits.
     private var ofConversation: [ConversationID: UInt64] = [:]
+    /// The first of those that were sent.
     private var ofLog: [LogID: UInt64] = [:]
 
     init(_ identity: ReplicaIdentity) { replica = identity.replica }
@@ -44,7 +46,11 @@ struct HeldBack {
         var waits = ofConversation[entry.event.conversation] ?? .max < entry.id || ofLog[entry.event.log] ?? .max < entry.id
         if entry.state == .sent {
             let bases = bases(of: entry, table)
-            if bases.contains(where: { $0.isFailed || $0.isWaiting }) { return .orphaned }
+            if bases.contains(where: { $0.isFailed || $0.isWaiting }) {
+                // What rests on it is one too, once this has failed.
+                hold(entry)
+                return .orphaned
+            }
             waits = waits || !bases.isEmpty
         } else {
             waits = waits || isUnanswered(under: entry, table)
@@ -56,7 +62,7 @@ struct HeldBack {
     /// An entry waits, and what is behind it.
     mutating func hold(_ entry: OutboxEntry) {
         ofConversation[entry.event.conversation] = min(ofConversation[entry.event.conversation] ?? .max, entry.id)
-        ofLog[entry.event.log] = min(ofLog[entry.event.log] ?? .max, entry.id)
+        if entry.state == .sent { ofLog[entry.event.log] = min(ofLog[entry.event.log] ?? .max, entry.id) }
     }
 
     /// On what without an answer an entry rests that was sent, but for what was sent before it in its lane.

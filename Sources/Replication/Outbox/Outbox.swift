@@ -118,18 +118,16 @@ final class Outbox {
         }
         let given = all
         all += entries
-        for (entry, isAgain) in zip(given, events.map(\.isAgain)) where isAgain { Self.putBehindLane(entry, given, &all) }
+        for (entry, isAgain) in zip(given, events.map(\.isAgain)) where isAgain && entries.contains(where: { $0.isBefore(entry) }) {
+            Self.putBehindLane(entry, given, &all)
+        }
         return all.enumerated().map { $1.with(id: UInt64($0 + 1)) }
     }
 
     /// What is sent again as it was stays behind what went before it in its lane and is there still, as it has not come, and so does what was given behind it
     /// of the same conversation or log.
     private static func putBehindLane(_ entry: OutboxEntry, _ given: [OutboxEntry], _ all: inout [OutboxEntry]) {
-        let isBefore = { (other: OutboxEntry) in
-            other.state == .sent && other.event.log == entry.event.log && other.origin.replica == entry.origin.replica
-                && other.origin.counter < entry.origin.counter
-        }
-        guard let from = all.firstIndex(of: entry), let last = all.lastIndex(where: isBefore), from < last else { return }
+        guard let from = all.firstIndex(of: entry), let last = all.lastIndex(where: { $0.isBefore(entry) }), from < last else { return }
         let moved = all[from...last].filter { other in
             given.contains(other) && (other.event.conversation == entry.event.conversation || other.event.log == entry.event.log)
         }
@@ -243,7 +241,7 @@ final class Outbox {
             try keep(flight)
             settled.failed += rest.orphans.count
             try replace(rest.orphans)
-            for (conversation, first) in rest.overtaken { try move(conversation, from: first) }
+            try move(rest.overtaken)
             touched.formUnion((flight.fresh + rest.orphans).map(\.event.conversation) + rest.overtaken.keys)
             if rest.orphans.isEmpty, rest.overtaken.isEmpty { break }
         } while flight.events.isEmpty
@@ -283,9 +281,10 @@ final class Outbox {
         return rest
     }
 
-    /// What was not sent of a conversation, from an entry on, gets ids behind all others.
-    private func move(_ conversation: ConversationID, from first: UInt64) throws {
-        let old = table[conversation].filter { $0.id >= first && $0.state != .sent }
+    /// What was not sent of conversations, of each from an entry on, gets ids behind all others.
+    private func move(_ firsts: [ConversationID: UInt64]) throws {
+        if firsts.isEmpty { return }
+        let old = firsts.flatMap { id, first in table[id].filter { $0.id >= first && $0.state != .sent } }.sorted { $0.id < $1.id }
         let new = old.enumerated().map { $1.with(id: nextID + UInt64($0)) }
         try side.write { transaction in
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
@@ -294,7 +293,7 @@ final class Outbox {
         nextID += UInt64(new.count)
         for entry in old { table.remove(entry.id) }
         for entry in new { table.put(entry) }
-        settleWaiting([conversation])
+        settleWaiting(Set(firsts.keys))
     }
 
     /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.
@@ -373,6 +372,13 @@ extension Event {
     func creates(_ conversation: ConversationID, with user: UserID) -> Bool {
         guard self.conversation == conversation, case .conversationCreated(_, _, let people) = content else { return false }
         return author == user || people.contains(user)
+    }
+}
+
+extension OutboxEntry {
+    /// Whether it was sent, in the same lane, before another.
+    fileprivate func isBefore(_ other: OutboxEntry) -> Bool {
+        state == .sent && event.log == other.event.log && origin.replica == other.origin.replica && origin.counter < other.origin.counter
     }
 }
 

@@ -343,7 +343,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         // What was offered, and stands there all the same.
         tellSettled()
         if mustReopen { return reopen() }
-        try sendAgain()
+        // What was struck may have freed what waited for it.
+        try holdsBack ? sendAgain() : push()
         isCaughtUp = holes.isEmpty
         tellIfSettled()
     }
