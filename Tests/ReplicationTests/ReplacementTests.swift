@@ -63,7 +63,7 @@ import Testing
     func beside() async throws {
         try await withWorld { world in
             let (path, chat) = try await device(world, messages: 60)
-            let written = Monitor<(isDone: Bool, texts: [String], failures: [String])>((false, ["mine"], []))
+            let written = Monitor<(isDone: Bool, hasEnded: Bool, texts: [String], failures: [String])>((false, false, ["mine"], []))
             WorkerThread.start {
                 for number in 0..<20_000 {
                     if written.withLock({ $0.isDone }) { break }
@@ -78,8 +78,7 @@ import Testing
                     }
                     usleep(500)
                 }
-                written.withLock { $0.isDone = true }
-                written.wakeAll()
+                written.withLock { $0.hasEnded = true }
             }
             var salvaged = 0
             // On a machine that is busy elsewhere one of the two may not come in for long.
@@ -92,8 +91,8 @@ import Testing
                 usleep(3000)
             }
             written.withLock { $0.isDone = true }
-            usleep(200_000)
-            let (_, texts, failures) = written.withLock { $0 }
+            try await eventually { written.withLock { $0.hasEnded } }
+            let (_, _, texts, failures) = written.withLock { $0 }
             #expect(failures.isEmpty && salvaged > 0, "\(salvaged): \(failures.prefix(3))")
             let device = try world.open(path, ada)
             let held = device.outbox.compactMap { entry -> String? in
