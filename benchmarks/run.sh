@@ -41,6 +41,8 @@ fi
 if [ "${1:-}" = devices ]; then
     shift
     (cd .. && swift build -c release --product convstore >&2)
+    # SwiftPM does not notice files that came to, or left, the package above: it plans anew without its plan.
+    rm -f .build/*.yaml
     swift build -c release --product devices >&2
     # Stands for the program and its place: they come first on each command line.
     run() {

@@ -13,6 +13,8 @@ base=/tmp; [ ! -d /dev/shm ] || base=/dev/shm
 work=$(mktemp -d "$base/crashtest.XXXXXX"); trap 'rm -rf "$work"' EXIT
 ignore="--ignore lock --ignore archive-lock --ignore archive.new-lock --ignore sync-lock --ignore sync.new-lock"
 scenario=${CRASHTEST_PREBUILT:-$here/.build/release/crashscenario}   # a program built before, to save building
+# SwiftPM does not notice files that came to, or left, the package above: it plans anew without its plan.
+rm -f .build/*.yaml
 [ -n "${CRASHTEST_PREBUILT:-}" ] || swift build -c release >"$work/build" 2>&1 || { cat "$work/build"; exit 1; }
 cc -O2 -Wall -shared -fPIC -o "$work/libcrashsim.so" crashsim.c -ldl
 sim() { python3 crashsim.py "$@"; }

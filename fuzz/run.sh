@@ -7,6 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd); cd "$here"
 seconds=${1:?seconds for each target}; shift
 export SWIFT_BACKTRACE=enable=no
 flags="-c release -Xswiftc -sanitize=fuzzer -Xswiftc -enable-testing -Xswiftc -parse-as-library"
+# SwiftPM does not notice files that came to, or left, the package above: it plans anew without its plan.
+rm -f .build/*.yaml
 [ -n "${FUZZ_PREBUILT:-}" ] || swift build $flags >.build.log 2>&1 || { tail -40 .build.log; exit 1; }
 rm -f .build.log
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
