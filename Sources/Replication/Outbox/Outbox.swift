@@ -97,28 +97,22 @@ final class Outbox {
     }
 
     /// All entries, with others before them; `nil`: nothing new is among these.
-    private func withFirst(_ given: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }) -> [OutboxEntry]? {
-        var all: [OutboxEntry] = []
+    private func withFirst(_ events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }) -> [OutboxEntry]? {
+        var given: [OutboxEntry] = []
         // What is on its way as an offer already, of another life of the hub: the clock tells.
         var known = Dictionary(grouping: entries.map { ($0.origin.hlc, $0.event) }, by: \.0).mapValues { $0.map(\.1) }
-        var events: [(event: RecordedEvent, isAgain: Bool)] = []
-        for event in given {
+        for event in events {
             let isAgain = wasSent(event)
             if !isAgain, known[event.origin.hlc]?.contains(event.event) ?? false { continue }
             known[event.origin.hlc, default: []].append(event.event)
-            events.append((event, isAgain))
-        }
-        if events.isEmpty { return nil }
-        for (event, isAgain) in events {
             let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
-            if isAgain { entry.state = .sent }
-            entry.wasSent = true
-            all.append(entry)
+            (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
+            given.append(entry)
         }
-        let given = all
-        all += entries
-        for (entry, isAgain) in zip(given, events.map(\.isAgain)) where isAgain && entries.contains(where: { $0.isBefore(entry) }) {
+        if given.isEmpty { return nil }
+        var all = given + entries
+        for entry in given where entry.state == .sent && entries.contains(where: { $0.isBefore(entry) }) {
             Self.putBehindLane(entry, given, &all)
         }
         return all.enumerated().map { $1.with(id: UInt64($0 + 1)) }
