@@ -80,7 +80,8 @@ struct HeldBack {
             made[id] = new
         }
         return ([made[id]!.creations] + entry.neededMessages.map { made[id]!.messages[$0] ?? [] })
-            .compactMap { $0.last { $0.id < entry.id } }.filter { $0.state == .pending || $0.origin.replica != entry.origin.replica }
+            .compactMap { $0.last { $0.id < entry.id } }
+            .filter { $0.state == .pending || $0.isOrphan || $0.origin.replica != entry.origin.replica }
     }
 
     /// Whether the hub has still to say what becomes of that on which an entry rests, or of what was sent under an id before. Only of what came before: a

@@ -155,7 +155,10 @@ extension Outbox {
             let first = firsts[entry.event.log]?[entry.origin.replica] ?? .max
             firsts[entry.event.log, default: [:]][entry.origin.replica] = min(first, entry.origin.counter)
         }
-        let behind = Set(refused.map(\.event.conversation)).flatMap { table[$0] }.filter { entry in
+        // The user's log has events of many conversations.
+        let isOfUser = refused.contains { if case .user = $0.event.log { true } else { false } }
+        let near = isOfUser ? table.all : Set(refused.map(\.event.conversation)).flatMap { table[$0] }
+        let behind = near.filter { entry in
             guard entry.isUnanswered, !known.contains(entry.id), !gone.contains(entry.id) else { return false }
             return firsts[entry.event.log]?[entry.origin.replica].map { $0 < entry.origin.counter } ?? false
         }

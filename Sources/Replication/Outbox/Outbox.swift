@@ -275,10 +275,17 @@ final class Outbox {
         return rest
     }
 
-    /// What was not sent of conversations, of each from an entry on, gets ids behind all others.
+    /// What was not sent of conversations, of each from an entry on, gets ids behind all others. So does what waits there to be sent again under an id before: it
+    /// was made behind that. But what stands in the user's log keeps its place in its lane, which other conversations share.
     private func move(_ firsts: [ConversationID: UInt64]) throws {
         if firsts.isEmpty { return }
-        let old = firsts.flatMap { id, first in table[id].filter { $0.id >= first && $0.state != .sent } }.sorted { $0.id < $1.id }
+        let waiting = Set(again)
+        let old = firsts.flatMap { id, first in
+            table[id].filter { entry in
+                guard entry.id >= first, entry.state == .sent else { return entry.id >= first }
+                return waiting.contains(entry.id) && entry.origin.replica != identity.replica && entry.event.log == .conversation(id)
+            }
+        }.sorted { $0.id < $1.id }
         let new = old.enumerated().map { $1.with(id: nextID + UInt64($0)) }
         try side.write { transaction in
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
@@ -287,6 +294,8 @@ final class Outbox {
         nextID += UInt64(new.count)
         for entry in old { table.remove(entry.id) }
         for entry in new { table.put(entry) }
+        let moved = Set(old.map(\.id))
+        again = again.filter { !moved.contains($0) } + new.filter { $0.state == .sent }.map(\.id)
         settleWaiting(Set(firsts.keys))
     }
 

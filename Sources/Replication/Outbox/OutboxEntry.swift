@@ -61,12 +61,17 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         return entry
     }
 
-    /// What it rests on was offered anew, and refused.
+    private static let lacksOffer = "it depends on an event that a hub lost, and then refused"
+
+    /// The same, as what it rests on was offered anew, and refused.
     var orphaned: OutboxEntry {
         var entry = self
-        entry.state = .failed(code: codeWithoutBase, detail: "it depends on an event that a hub lost, and then refused")
+        entry.state = .failed(code: codeWithoutBase, detail: Self.lacksOffer)
         return entry
     }
+
+    /// Whether that is why it has failed: the hub has not seen it in this life.
+    var isOrphan: Bool { if case .failed(_, Self.lacksOffer) = state { true } else { false } }
 }
 
 extension OutboxEntry {
