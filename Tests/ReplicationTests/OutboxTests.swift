@@ -161,6 +161,76 @@ import Testing
         }
     }
 
+    /// An entry of one that was restored: R1 is its id before, R2 the present one.
+    private static let (before, present) = (
+        ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)), ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 2, count: 16))
+    )
+
+    private static func entry(_ id: UInt64, in chat: ConversationID, _ content: Event.Content, of identity: ReplicaIdentity, _ state: OutboxEntry.State)
+        -> OutboxEntry
+    {
+        let origin = Origin(replica: identity.replica, counter: state == .pending ? 0 : id, hlc: HLC(rawValue: id << 16))
+        var entry = OutboxEntry(id: id, event: Event(conversation: chat, author: ada, content: content), origin: origin, nonce: identity.nonce)
+        (entry.state, entry.wasSent) = (state, true)
+        return entry
+    }
+
+    private static func text(_ id: MessageID, replyTo: MessageID? = nil, isStreaming: Bool = false) -> Event.Content {
+        .messageSent(Event.Message(id: id, role: .user, text: "text", isStreaming: isStreaming, replyTo: replyTo))
+    }
+
+    @Test("what was sent under an id before stays behind an offer that it rests on, also where that moves") func movesTogether() async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
+            let outbox = Outbox(
+                side,
+                [
+                    Self.entry(1, in: chat, Self.text(one), of: Self.present, .pending),
+                    Self.entry(2, in: chat, .messageEdited(message: one, text: "other"), of: Self.present, .pending),
+                    Self.entry(3, in: chat, .preferenceSet(key: "mute", value: "1"), of: Self.present, .pending),
+                    Self.entry(4, in: chat, Self.text(two), of: Self.present, .pending),
+                    Self.entry(5, in: .random(), .preferenceSet(key: "mute", value: "1"), of: Self.present, .pending),
+                    Self.entry(6, in: chat, .messageEdited(message: two, text: "other"), of: Self.before, .sent),
+                ], identity: Self.present)
+            outbox.beginSession()
+            var gone: [UInt64] = []
+            for _ in 0..<8 {
+                var flight: [PushedEvent] = []
+                repeat {
+                    flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+                    gone += flight.map { event in
+                        outbox.entries.first { EventCodec.encode($0.recorded).envelope == event.envelope }!.origin.hlc.rawValue >> 16
+                    }
+                } while !flight.isEmpty
+                for var entry in outbox.entries where entry.isUnanswered && gone.contains(entry.origin.hlc.rawValue >> 16) {
+                    entry.accepted = OutboxEntry.Record(seq: 1, isRepeat: false)
+                    outbox.table.put(entry)
+                }
+            }
+            #expect(gone == [1, 5, 2, 3, 4, 6])
+        }
+    }
+
+    @Test("what rests on what rests on a refused offer fails too") func orphans() async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
+            let outbox = Outbox(
+                side,
+                [
+                    Self.entry(1, in: chat, Self.text(one), of: Self.present, .failed(code: "", detail: "")),
+                    Self.entry(2, in: chat, Self.text(two, replyTo: one, isStreaming: true), of: Self.before, .sent),
+                    Self.entry(3, in: chat, .chunkAppended(message: two, index: 0, text: "text"), of: Self.before, .sent),
+                ], identity: Self.present)
+            outbox.beginSession()
+            #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty)
+            #expect(outbox.entries.allSatisfy { $0.isFailed })
+        }
+    }
+
     @Test("what is sent again as it was stays behind what went before it in its lane, and what was made behind it too") func behindItsLane() async throws {
         try await withWorld { world in
             let side = try SideStore(directory: world.directory, tables: SyncTables.names)
