@@ -213,6 +213,42 @@ import Testing
         }
     }
 
+    @Test("what is tried again does not take along what others sent behind it rest on; what rests on it alone fails, also where it is discarded")
+    func basesStay() async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
+            let edit = { (id: MessageID) in Event.Content.messageEdited(message: id, text: "other") }
+            func take(_ entries: [OutboxEntry]) throws -> [UInt64] {
+                let outbox = Outbox(side, entries, identity: Self.present)
+                outbox.beginSession()
+                var gone: [UInt64] = []
+                for _ in 0..<4 {
+                    gone += try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.map { event in
+                        outbox.entries.first { EventCodec.encode($0.recorded).envelope == event.envelope }!.origin.hlc.rawValue >> 16
+                    }
+                    for var entry in outbox.entries where entry.isUnanswered && gone.contains(entry.origin.hlc.rawValue >> 16) {
+                        entry.accepted = OutboxEntry.Record(seq: 1, isRepeat: false)
+                        outbox.table.put(entry)
+                    }
+                }
+                return gone + outbox.entries.filter(\.isFailed).map { 100 + ($0.origin.hlc.rawValue >> 16) }
+            }
+            let (before, present) = (Self.before, Self.present)
+            #expect(
+                try take([
+                    Self.entry(1, in: chat, Self.text(one), of: present, .pending), Self.entry(2, in: chat, Self.text(two), of: before, .sent),
+                    Self.entry(3, in: chat, edit(two), of: present, .sent),
+                ]) == [2, 3, 1])
+            let alone = [Self.entry(1, in: chat, Self.text(one), of: present, .pending), Self.entry(2, in: chat, edit(one), of: present, .sent)]
+            #expect(try take(alone) == [1, 102])
+            let outbox = Outbox(side, [alone[0], Self.entry(2, in: chat, edit(one), of: before, .sent)], identity: present)
+            #expect(try outbox.discard([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [true])
+        }
+    }
+
     @Test("what rests on what rests on a refused offer fails too") func orphans() async throws {
         try await withWorld { world in
             let side = try SideStore(directory: world.directory, tables: SyncTables.names)

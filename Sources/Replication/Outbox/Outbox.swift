@@ -9,6 +9,7 @@ final class Outbox {
     private var nextID: UInt64 = 1
     /// Sent in a session before and not answered: to be sent again. Ascending.
     private var again: [UInt64] = []
+    private var isInSession = false
     /// What went for the first time in this session's last flight, as it was before.
     private var lastFlight: [OutboxEntry] = []
     var identity: ReplicaIdentity
@@ -180,13 +181,19 @@ final class Outbox {
         if gone.isEmpty { return (0, []) }
         let goneIDs = Set(gone.map(\.id)), touched = Set(gone.map(\.event.conversation))
         var orphans: [OutboxEntry] = []
+        let waiting = Set(again)
         for conversation in touched {
             let missing = Needed(gone.filter { $0.event.conversation == conversation })
-            for entry in table[conversation] where !goneIDs.contains(entry.id) && entry.state == .pending && missing.holdsBack(entry) {
-                var entry = entry
-                entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
-                entry.isWaiting = false
-                orphans.append(entry)
+            for entry in table[conversation] where !goneIDs.contains(entry.id) && missing.holdsBack(entry) {
+                if entry.state == .pending {
+                    var entry = entry
+                    entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
+                    entry.isWaiting = false
+                    orphans.append(entry)
+                } else if entry.isUnanswered, !isInSession || waiting.contains(entry.id) {
+                    // It would go without that which a hub lost.
+                    orphans.append(entry.orphaned)
+                }
             }
         }
         try side.write { transaction in
@@ -217,7 +224,7 @@ final class Outbox {
             entry.accepted = nil
             table.put(entry)
         }
-        lastFlight = []
+        (lastFlight, isInSession) = ([], true)
         sendAgain()
     }
 
@@ -275,17 +282,28 @@ final class Outbox {
         return rest
     }
 
-    /// What was not sent of conversations, of each from an entry on, gets ids behind all others. So does what waits there to be sent again under an id before: it
-    /// was made behind that. But what stands in the user's log keeps its place in its lane, which other conversations share.
+    /// What was not sent of conversations, of each from an entry on, gets ids behind all others. So does what waits there to be sent again under an id before, and
+    /// behind which nothing was sent: it was made behind that. But what stands in the user's log keeps its place in its lane, which other conversations share:
+    /// of two preferences the clocks decide.
+    ///
+    /// What stays, and rests on what goes, cannot be sent alone: it fails.
     private func move(_ firsts: [ConversationID: UInt64]) throws {
         if firsts.isEmpty { return }
         let waiting = Set(again)
-        let old = firsts.flatMap { id, first in
-            table[id].filter { entry in
+        var old: [OutboxEntry] = [], orphans: [OutboxEntry] = []
+        for (id, first) in firsts {
+            let lastOwn = table.lastSent(in: .conversation(id), of: identity.replica) ?? 0
+            let moved = table[id].filter { entry in
                 guard entry.id >= first, entry.state == .sent else { return entry.id >= first }
-                return waiting.contains(entry.id) && entry.origin.replica != identity.replica && entry.event.log == .conversation(id)
+                return waiting.contains(entry.id) && entry.id > lastOwn && entry.origin.replica != identity.replica && entry.event.log == .conversation(id)
             }
-        }.sorted { $0.id < $1.id }
+            let bases = Needed(moved), movedIDs = Set(moved.map(\.id))
+            orphans += table[id].filter { waiting.contains($0.id) && $0.isUnanswered && !movedIDs.contains($0.id) && bases.holdsBack($0) }.map(\.orphaned)
+            old += moved
+        }
+        old.sort { $0.id < $1.id }
+        settled.failed += orphans.count
+        try replace(orphans)
         let new = old.enumerated().map { $1.with(id: nextID + UInt64($0)) }
         try side.write { transaction in
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }

@@ -61,6 +61,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         return entry
     }
 
+    /// It is kept on the disk.
     private static let lacksOffer = "it depends on an event that a hub lost, and then refused"
 
     /// The same, as what it rests on was offered anew, and refused.
