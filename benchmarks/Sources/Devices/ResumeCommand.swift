@@ -11,6 +11,7 @@ struct ResumeCommand: AsyncParsableCommand {
     @Option(help: "Events in all of them.") var events = 100_000
     @Option(help: "New events of a resume, each of another conversation.") var new = 10
     @Option(help: "Resumes.") var rounds = 20
+    @Option(help: "Seconds between the first sync and the first resume: what the replica shows is saved then, beside whatever comes.") var pause = 3
     @Option(help: "Bytes of the token; the hub does not read it, but it is sent. A JWT of four claims, signed with ES256, has some 250.") var tokenBytes = 256
 
     func run() async throws { try await place.with { try await measure() } }
@@ -30,6 +31,7 @@ struct ResumeCommand: AsyncParsableCommand {
         try await device.connect(hub.url)
         try await device.settled(withinSeconds: 600)
         try await device.disconnect()
+        try await Task.sleep(for: .seconds(pause))
         var caughtUp: [UInt64] = []
         var settled: [UInt64] = []
         var bytes: [(out: Int, in: Int)] = []
