@@ -9,8 +9,9 @@ struct Sync: ParsableCommand {
         discussion: """
             convstore sync --store phone --server ws://127.0.0.1:8080/v1/sync --user ada --token "$TOKEN"
 
-            Ends when everything is held and the outbox is answered; with --follow it stays connected. What was refused stays in the outbox as failed: \
-            see `convstore outbox`. Exit codes besides the usual: 65 if the hub's history contradicts what it showed before, 69 if the hub cannot be reached, \
+            Ends when everything is held and the outbox is answered; with --follow it stays connected. Meanwhile others can \
+            read the replica, and not write into it (75). What was refused stays in the outbox as failed: see `convstore outbox`. \
+            Exit codes besides the usual: 65 if the hub's history contradicts what it showed before, 69 if the hub cannot be reached, \
             77 if it does not take the token.
             """)
 
