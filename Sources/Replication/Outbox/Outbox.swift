@@ -190,7 +190,10 @@ final class Outbox {
                     entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
                     entry.isWaiting = false
                     orphans.append(entry)
-                } else if entry.isUnanswered, !isInSession || waiting.contains(entry.id) {
+                } else if entry.isUnanswered, !isInSession || waiting.contains(entry.id),
+                    gone.contains(where: { $0.origin.replica != entry.origin.replica && Needed([$0]).holdsBack(entry) && $0.event.conversation == conversation }
+                    )
+                {
                     // It would go without that which a hub lost.
                     orphans.append(entry.orphaned)
                 }
