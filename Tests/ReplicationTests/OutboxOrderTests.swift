@@ -6,6 +6,14 @@ import Testing
 
 /// In which order a replica's own events go, whatever an outbox holds.
 @Suite struct OutboxOrderTests {
+    private func withSide(_ body: (SideStore) throws -> Void) async throws {
+        try await withWorld { world in
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            try body(side)
+        }
+    }
+
     /// All that the rules of `HeldBack` speak of, in any states that they may have after restored hubs, failures and lives under other ids.
     private struct AnyOutbox {
         let identities = (1...3).map { ReplicaIdentity(user: ada, nonce: [UInt8](repeating: $0, count: 16)) }
@@ -48,9 +56,7 @@ import Testing
 
     /// Lines that break, refusals, retries, accepted events that come and do not.
     @Test("whatever an outbox holds, and whatever becomes of it, nothing overtakes what was made before it, and counters ascend") func anyOrder() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             for seed in UInt64(0)..<600 {
                 var random = SeededGenerator(seed: seed)
                 let any = AnyOutbox(&random)
@@ -136,9 +142,7 @@ import Testing
     }
 
     @Test("a conversation does not wait for another's, though preferences of both stand in one log") func otherConversations() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             let chats = [ConversationID.random(), ConversationID.random()], one = MessageID.random()
             let contents: [(Int, Event.Content)] = [
                 (0, .messageSent(Event.Message(id: one, role: .user, text: "text"))), (0, .messageEdited(message: one, text: "other")),
@@ -192,9 +196,7 @@ import Testing
     }
 
     @Test("what was sent under an id before stays behind an offer that it rests on, also where that moves") func movesTogether() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
             let outbox = Outbox(
                 side,
@@ -222,9 +224,7 @@ import Testing
 
     @Test("what is tried again does not take along what others sent behind it rest on; what rests on it alone fails, also where it is discarded")
     func basesStay() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
             let edit = { (id: MessageID) in Event.Content.messageEdited(message: id, text: "other") }
             func take(_ entries: [OutboxEntry]) throws -> [UInt64] {
@@ -252,9 +252,7 @@ import Testing
     }
 
     @Test("what rests on what rests on a refused offer fails too") func orphans() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
             let outbox = Outbox(
                 side,
@@ -270,9 +268,7 @@ import Testing
     }
 
     @Test("what is sent again as it was stays behind what went before it in its lane, and what was made behind it too") func behindItsLane() async throws {
-        try await withWorld { world in
-            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
-            defer { side.close() }
+        try await withSide { (side: SideStore) throws in
             let identity = ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)), chats = [ConversationID.random(), ConversationID.random()]
             func event(_ counter: UInt64, _ chat: Int) -> RecordedEvent {
                 let event = Event(
