@@ -121,6 +121,7 @@ import Testing
         let message = try #require(sent["message_id"] as? String)
         try ada.act("edit", chat, message, "from ada's phone, edited")
         try bob.act("react", chat, #require(try newest(bob, chat)), "👍")
+        #expect(try bob.outbox.first?["emoji"] as? String == "👍" && Program.run("outbox", "--store", bob.store).output.contains("👍"))
         try bob.act("send", chat, "from bob's phone")
         try bob.act("read", shared[1])
         // What is pending has no seq: who names one means a message that is shown with it.
@@ -198,6 +199,10 @@ import Testing
         #expect(row["state"] as? String == "failed" && row["code"] as? String == "not_participant" && row["text"] as? String == "too late")
         #expect(try bob.sync(hub)["failed"] as? Int == 1)
         let number = try #require(entry["outbox"] as? UInt64)
+        let listed = try Program.run("outbox", "--store", bob.store).output
+        #expect(listed.contains("failed: not_participant (the author takes no part in this conversation)"), "\(listed)")
+        let changed = try bob.run("outbox", "--edit", "\(number)", "--text", "too late, then")
+        #expect(try changed.object()["edited"] as? Int == 1 && changed.errors.contains("--retry \(number)"), "\(changed.errors)")
         let both = try bob.run("outbox", "--discard", "all", "--edit", "\(number)", "--text", "x")
         #expect(both.status == 64 && both.output.isEmpty && both.errors.contains("nothing was done"), "\(both.errors)")
         // He is let in again, and says it.
@@ -205,7 +210,7 @@ import Testing
         try ada.sync(hub)
         #expect(try bob.run("outbox", "--retry", "all").object()["retrying"] as? Int == 1)
         #expect(try bob.sync(hub)["accepted"] as? Int == 1)
-        #expect(try Shown.timeline(hub.store, chat).last?.contains("too late") ?? false)
+        #expect(try Shown.timeline(hub.store, chat).last?.contains("too late, then") ?? false)
         #expect(try bob.outbox.isEmpty && bob.states(chat) == ["complete"])
 
         // What one was told of is what the hub has: one's own that is pending may be given up.

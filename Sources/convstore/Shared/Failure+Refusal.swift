@@ -10,7 +10,7 @@ extension Failure {
 
 extension Refusal {
     /// For people.
-    fileprivate var meaning: String {
+    var meaning: String {
         switch code {
         case .malformed: "an event must not have that there (docs/EVENTS.md names what each takes)"
         case .tooLarge: "that is more than an event may hold"

@@ -52,6 +52,9 @@ struct Outbox: ParsableCommand {
             if let edit, let text {
                 try replica.edit(edit, text: text)
                 try tell("edited", 1)
+                if replica.outbox.contains(where: { $0.id == edit && $0.isFailed }) {
+                    Terminal.complain("it stays failed until it is sent again: convstore outbox --store \(store.path) --retry \(edit)")
+                }
             }
             if !retry.isEmpty { try tell("retrying", replica.retry(retried)) }
             if !discard.isEmpty { try tell("discarded", replica.discard(given)) }
@@ -136,13 +139,19 @@ struct Outbox: ParsableCommand {
             line.add("author", entry.event.author.string)
             line.addOptional("message_id", entry.event.content.message?.description)
             line.addOptional("text", entry.event.content.text)
+            if case .reactionSet(_, let emoji, let isOn) = entry.event.content {
+                line.add("emoji", emoji)
+                line.add("on", isOn)
+            }
             line.addOptional("code", code)
             line.addOptional("detail", detail)
             return try line.print()
         }
-        // Both are the hub's words.
-        let why = code.map { ": " + Sanitizer.harmless($0 + (detail?.isEmpty ?? true ? "" : " (\(detail!))")) } ?? ""
-        let text = entry.event.content.text.map { "  \(Sanitizer.harmless($0))" } ?? ""
+        // Both are the hub's words; where it says the code alone, what that means is known here.
+        let meaning = code.flatMap { RefusalCode(rawValue: $0) }.map { Refusal($0).meaning }
+        let more = (detail?.isEmpty ?? true ? meaning : detail).map { " (\($0))" } ?? ""
+        let why = code.map { ": " + Sanitizer.harmless($0 + more) } ?? ""
+        let text = entry.event.content.shown.map { "  \(Sanitizer.harmless($0))" } ?? ""
         try StandardOutput.shared.writeLine(
             DisplayWidth.cut("\(entry.id)  \(state)\(why)  \(entry.event.content.kind?.name ?? "unknown")  \(entry.event.conversation)\(text)", to: 400))
     }
@@ -163,5 +172,11 @@ extension Event.Content {
         case .conversationCreated(_, let title, _): title
         default: nil
         }
+    }
+
+    /// What tells it from others of its kind, for people.
+    fileprivate var shown: String? {
+        guard case .reactionSet(_, let emoji, let isOn) = self else { return text }
+        return isOn ? emoji : "\(emoji) (taken back)"
     }
 }
