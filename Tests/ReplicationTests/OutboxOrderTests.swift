@@ -244,9 +244,90 @@ import Testing
                     Self.entry(3, in: chat, edit(two), of: present, .sent),
                 ]) == [2, 3, 1])
             let alone = [Self.entry(1, in: chat, Self.text(one), of: present, .pending), Self.entry(2, in: chat, edit(one), of: present, .sent)]
-            #expect(try take(alone) == [1, 102])
+            // The hub had accepted it when the edit was sent, and says what becomes of that now.
+            #expect(try take(alone) == [2, 1])
             let outbox = Outbox(side, [alone[0], Self.entry(2, in: chat, edit(one), of: before, .sent)], identity: present)
             #expect(try outbox.discard([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [true])
+        }
+    }
+
+    @Test("what rests on what is tried again goes behind it, with what rests on that: tried again too it goes as it was made")
+    func basesFirst() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), one = MessageID.random(), two = MessageID.random()
+            let creation = Event.Content.conversationCreated(kind: .group, title: "", participants: [])
+            var entries = [
+                Self.entry(1, in: chat, creation, of: Self.present, .pending), Self.entry(2, in: chat, Self.text(one), of: Self.present, .sent),
+                Self.entry(3, in: chat, Self.text(two, replyTo: one), of: Self.present, .sent),
+            ]
+            for index in 1...2 { entries[index].restsOn = 1 }
+            let outbox = Outbox(side, entries, identity: Self.present)
+            outbox.beginSession()
+            #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1])
+            #expect(outbox.entries.map(\.isFailed) == [false, true, true])
+            var refused = outbox.entries[0]
+            refused.state = .failed(code: "", detail: "")
+            outbox.table.put(refused)
+            #expect(try outbox.retry(nil).count == 3)
+            // The last waits for what becomes of the message to which it replies.
+            let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+            #expect(Self.numbers(flight, outbox) == [1, 2] && flight.last?.restsOn == outbox.entries[0].origin.counter)
+            #expect(outbox.entries.map(\.state) == [.sent, .sent, .pending])
+        }
+    }
+
+    @Test("while the hub has in hand what rests on a refused one, that one waits, though it is tried again at once") func inHand() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random()
+            let outbox = try Outbox(side, identity: Self.present)
+            let contents = [.conversationCreated(kind: .group, title: "", participants: []), Self.text(.random())]
+            _ = try outbox.add(contents.enumerated().map { (Event(conversation: chat, author: ada, content: $1), HLC(rawValue: UInt64($0 + 1) << 16)) })
+            outbox.beginSession()
+            for number in 1...2 { #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 1).events, outbox) == [UInt64(number)]) }
+            func refuse(_ index: Int) {
+                var refused = outbox.entries[index]
+                refused.state = .failed(code: "", detail: "")
+                outbox.table.put(refused)
+                outbox.settleWaiting([chat])
+            }
+            refuse(0)
+            #expect(try outbox.retry(nil).count == 1)
+            #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty)
+            #expect(outbox.entries.map(\.state) == [.pending, .sent])
+            refuse(1)
+            #expect(try outbox.retry(nil).count == 1)
+            let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+            #expect(Self.numbers(flight, outbox) == [1, 2] && flight.last?.restsOn == 3)
+        }
+    }
+
+    @Test("a chunk that was refused and is tried again does not rest on a later one") func laterChunk() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), stream = MessageID.random()
+            func chunk(_ id: UInt64, _ index: UInt32, _ state: OutboxEntry.State) -> OutboxEntry {
+                Self.entry(id, in: chat, .chunkAppended(message: stream, index: index, text: "text"), of: Self.present, state)
+            }
+            let outbox = Outbox(side, [chunk(1, 0, .pending), chunk(2, 1, .sent)], identity: Self.present)
+            outbox.beginSession()
+            let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events + outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+            #expect(Self.numbers(flight, outbox) == [2, 1] && flight.last?.restsOn == 0)
+        }
+    }
+
+    @Test("with a message that had failed for want of a lost one, and is given up, goes what was sent behind it") func discardedOrphan() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), ids = (0..<3).map { _ in MessageID.random() }
+            let outbox = Outbox(
+                side,
+                [
+                    Self.entry(1, in: chat, Self.text(ids[0]), of: Self.present, .pending),
+                    Self.entry(2, in: chat, Self.text(ids[1], replyTo: ids[0]), of: Self.before, .sent),
+                    Self.entry(3, in: chat, Self.text(ids[2], replyTo: ids[1]), of: Self.before, .sent),
+                ], identity: Self.present)
+            #expect(try outbox.discard([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [true, false])
+            #expect(try outbox.discard([2]).count == 1)
             #expect(outbox.entries.map(\.isFailed) == [true])
         }
     }

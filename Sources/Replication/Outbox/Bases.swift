@@ -6,6 +6,8 @@ struct Bases {
     private struct Base {
         var id: UInt64
         var counter: UInt64
+        /// Of a chunk its index.
+        var index: UInt32?
     }
 
     /// In the order made.
@@ -14,7 +16,7 @@ struct Bases {
         var streams: [MessageID: [Base]] = [:]
 
         mutating func add(_ entry: OutboxEntry) {
-            let base = Base(id: entry.id, counter: entry.origin.counter)
+            let base = Base(id: entry.id, counter: entry.origin.counter, index: entry.chunkIndex)
             switch entry.event.content {
             case .conversationCreated: creations.append(base)
             case .messageSent(let message) where message.isStreaming: streams[message.id, default: []].append(base)
@@ -22,9 +24,11 @@ struct Bases {
             }
         }
 
-        /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice.
+        /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice. Nor does a later chunk, behind which
+        /// one comes that was refused and is tried again.
         func base(under entry: OutboxEntry) -> Base? {
-            let stream = entry.continuedStream.flatMap { streams[$0]?.last { $0.id < entry.id } }
+            let index = entry.chunkIndex ?? .max
+            let stream = entry.continuedStream.flatMap { streams[$0]?.last { $0.id < entry.id && $0.index.map { $0 < index } ?? true } }
             return stream ?? creations.last { $0.id < entry.id }
         }
     }
@@ -58,4 +62,6 @@ extension OutboxEntry {
         default: nil
         }
     }
+
+    fileprivate var chunkIndex: UInt32? { if case .chunkAppended(_, let index, _) = event.content { index } else { nil } }
 }

@@ -76,6 +76,8 @@ extension Outbox {
     ) throws -> Answered {
         var result = Answered()
         var outcome = Outcome()
+        // Told of once, and not before it is written.
+        var new = 0
         for answer in accepted {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
             // A repeat of nothing that this user may see: a hub that was set back says so of an old counter, in a conversation that it does not know.
@@ -86,7 +88,11 @@ extension Outbox {
             }
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             let standing = try standing(entry)
-            if case .erased = standing {} else { count(&entry) }
+            if case .erased = standing {
+            } else {
+                if !entry.isCounted { new += 1 }
+                entry.isCounted = true
+            }
             // Not kept on the disk: the next session asks again.
             if outcome.take(entry, standing) { table.put(entry) }
         }
@@ -118,6 +124,7 @@ extension Outbox {
         result.touched = try keep(outcome, as: next) { transaction in
             if let reborn { try Identities.take(reborn, after: identity, &transaction) }
         }
+        settled.accepted += new
         return result
     }
 
@@ -137,12 +144,6 @@ extension Outbox {
         for entry in outcome.gone { table.remove(entry.id) }
         settleWaiting(outcome.touched)
         return outcome.touched
-    }
-
-    /// The hub has it: told once.
-    private func count(_ entry: inout OutboxEntry) {
-        if !entry.isCounted { settled.accepted += 1 }
-        entry.isCounted = true
     }
 
     /// Entries that must get counters of another id: those whose counters turned out to be other events', and what went behind them in their lanes, which
@@ -177,7 +178,6 @@ extension Outbox {
                 outcome.gone.append(entry)
             }
         }
-        settled.accepted += outcome.gone.count { !$0.isCounted }
         let known = Set(outcome.gone.map(\.id))
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, with: outcome, standing)
     }
@@ -216,10 +216,10 @@ extension Outbox {
             }
             for var entry in rest.values.joined() where doubtful.contains(entry.id) && !entry.isFailed {
                 entry.state = OutboxEntry.isErasedPerhaps
+                entry.isWaiting = false
                 outcome.failed.append(entry)
             }
         }
-        settled.accepted += outcome.gone.count { !$0.isCounted }
         return try settle([], with: outcome) { _ in .awaited }
     }
 
@@ -228,14 +228,17 @@ extension Outbox {
         try settle(table.acceptedLogs.flatMap { table.accepted(in: $0) }, standing)
     }
 
-    /// Accepted entries that are held by now leave, with what came of others; that they do not come is kept.
+    /// Accepted entries that are held by now leave, with what came of others, of which nobody was told yet; that they do not come is kept.
     private func settle(
         _ accepted: [OutboxEntry], with outcome: Outcome = Outcome(), _ standing: (OutboxEntry) throws -> Standing
     ) throws -> Set<ConversationID> {
+        let new = outcome.gone.count { !$0.isCounted }
         var outcome = outcome
         for entry in accepted { outcome.take(entry, try standing(entry)) }
+        let touched = try keep(outcome, as: identity)
+        settled.accepted += new
         settled.failed += outcome.failed.count
-        return try keep(outcome, as: identity)
+        return touched
     }
 }
 

@@ -9,7 +9,6 @@ final class Outbox {
     private var nextID: UInt64 = 1
     /// Sent in a session before and not answered: to be sent again. Ascending.
     private var again: [UInt64] = []
-    private var isInSession = false
     /// What went for the first time in this session's last flight, as it was before.
     private var lastFlight: [OutboxEntry] = []
     var identity: ReplicaIdentity
@@ -41,6 +40,7 @@ final class Outbox {
         if PlantedBug.loseOutbox.isPlanted { found = [] }
         for entry in found { table.put(entry) }
         nextID = (found.last?.id ?? 0) + 1
+        sendAgain()
         settleWaiting(table.conversations)
     }
 
@@ -94,6 +94,7 @@ final class Outbox {
         table = OutboxEntries()
         for entry in all { table.put(entry) }
         nextID = UInt64(all.count + 1)
+        sendAgain()
         settleWaiting(table.conversations)
     }
 
@@ -179,22 +180,23 @@ final class Outbox {
     func discard(_ ids: Set<UInt64>?) throws -> (count: Int, touched: Set<ConversationID>) {
         let gone = entries.filter { $0.state != .sent && (ids?.contains($0.id) ?? $0.isFailed) }
         if gone.isEmpty { return (0, []) }
-        let goneIDs = Set(gone.map(\.id)), touched = Set(gone.map(\.event.conversation))
+        let goneIDs = Set(gone.map(\.id))
         var orphans: [OutboxEntry] = []
         let waiting = Set(again)
-        for conversation in touched {
-            let missing = Needed(gone.filter { $0.event.conversation == conversation })
+        let byConversation = Dictionary(grouping: gone, by: \.event.conversation), touched = Set(byConversation.keys)
+        for (conversation, gone) in byConversation {
+            let missing = Needed(gone)
+            // Of what was sent that waits: what would go without that which a hub lost.
+            let offers = Dictionary(grouping: gone, by: \.origin.replica).mapValues { Needed($0) }, refused = Needed(gone.filter(\.isOrphan))
             for entry in table[conversation] where !goneIDs.contains(entry.id) && missing.holdsBack(entry) {
                 if entry.state == .pending {
                     var entry = entry
                     entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
                     entry.isWaiting = false
                     orphans.append(entry)
-                } else if entry.isUnanswered, !isInSession || waiting.contains(entry.id),
-                    gone.contains(where: { $0.origin.replica != entry.origin.replica && Needed([$0]).holdsBack(entry) && $0.event.conversation == conversation }
-                    )
+                } else if waiting.contains(entry.id), entry.isUnanswered,
+                    refused.holdsBack(entry) || offers.contains(where: { $0.key != entry.origin.replica && $0.value.holdsBack(entry) })
                 {
-                    // It would go without that which a hub lost.
                     orphans.append(entry.orphaned)
                 }
             }
@@ -203,7 +205,8 @@ final class Outbox {
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in orphans { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
         }
-        for id in goneIDs { table.remove(id) }
+        // The last first, as in `keep`.
+        for entry in gone.reversed() { table.remove(entry.id) }
         for orphan in orphans { table.put(orphan) }
         settleWaiting(touched)
         return (gone.count, touched)
@@ -227,7 +230,7 @@ final class Outbox {
             entry.accepted = nil
             table.put(entry)
         }
-        (lastFlight, isInSession) = ([], true)
+        lastFlight = []
         sendAgain()
     }
 
@@ -243,11 +246,11 @@ final class Outbox {
             flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax)
             let rest = try fill(&flight)
             try keep(flight)
-            settled.failed += rest.orphans.count
             try replace(rest.orphans)
-            try move(rest.overtaken)
-            touched.formUnion((flight.fresh + rest.orphans).map(\.event.conversation) + rest.overtaken.keys)
-            if rest.orphans.isEmpty, rest.overtaken.isEmpty { break }
+            settled.failed += rest.orphans.count
+            let moved = try move(rest.overtaken)
+            touched.formUnion((flight.fresh + rest.orphans).map(\.event.conversation) + moved)
+            if rest.orphans.isEmpty, moved.isEmpty { break }
         } while flight.events.isEmpty
         return (flight.events, touched)
     }
@@ -289,35 +292,47 @@ final class Outbox {
     /// behind which nothing was sent: it was made behind that. But what stands in the user's log keeps its place in its lane, which other conversations share:
     /// of two preferences the clocks decide.
     ///
-    /// What stays, and rests on what goes, cannot be sent alone: it fails.
-    private func move(_ firsts: [ConversationID: UInt64]) throws {
-        if firsts.isEmpty { return }
+    /// What was sent and waits, and rests on what goes, cannot be sent alone: it fails, and goes along. While the hub has that in hand nothing moves: its answer
+    /// says what becomes of it.
+    ///
+    /// - Returns: the conversations of which something has moved.
+    private func move(_ firsts: [ConversationID: UInt64]) throws -> Set<ConversationID> {
+        if firsts.isEmpty { return [] }
         let waiting = Set(again)
-        var old: [OutboxEntry] = [], orphans: [OutboxEntry] = []
-        for (id, first) in firsts {
+        var old: [OutboxEntry] = [], orphans: Set<UInt64> = [], touched: Set<ConversationID> = []
+        conversations: for (id, first) in firsts {
             let lastOwn = table.lastSent(in: .conversation(id), of: identity.replica) ?? 0
-            let moved = table[id].filter { entry in
-                guard entry.id >= first, entry.state == .sent else { return entry.id >= first }
-                return waiting.contains(entry.id) && entry.id > lastOwn && entry.origin.replica != identity.replica && entry.event.log == .conversation(id)
+            var moved: [OutboxEntry] = [], orphaned: Set<UInt64> = [], bases = Needed([])
+            for entry in table[id] where entry.id >= first {
+                let isWaiting = waiting.contains(entry.id) && entry.isUnanswered
+                let isBehind = isWaiting && entry.id > lastOwn && entry.origin.replica != identity.replica && entry.event.log == .conversation(id)
+                if entry.state == .sent, !isBehind {
+                    // On nothing that had no answer it rested where it says so.
+                    guard entry.isUnanswered, entry.restsOn > 0 || entry.origin.replica != identity.replica, bases.holdsBack(entry) else { continue }
+                    guard isWaiting else { continue conversations }
+                    orphaned.insert(entry.id)
+                }
+                moved.append(entry)
+                bases.add(entry)
             }
-            let bases = Needed(moved), movedIDs = Set(moved.map(\.id))
-            orphans += table[id].filter { waiting.contains($0.id) && $0.isUnanswered && !movedIDs.contains($0.id) && bases.holdsBack($0) }.map(\.orphaned)
             old += moved
+            orphans.formUnion(orphaned)
+            touched.insert(id)
         }
         old.sort { $0.id < $1.id }
-        settled.failed += orphans.count
-        try replace(orphans)
-        let new = old.enumerated().map { $1.with(id: nextID + UInt64($0)) }
+        let new = old.enumerated().map { (orphans.contains($1.id) ? $1.orphaned : $1).with(id: nextID + UInt64($0)) }
         try side.write { transaction in
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in new { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
         }
         nextID += UInt64(new.count)
-        for entry in old { table.remove(entry.id) }
+        settled.failed += orphans.count
+        for entry in old.reversed() { table.remove(entry.id) }
         for entry in new { table.put(entry) }
         let moved = Set(old.map(\.id))
         again = again.filter { !moved.contains($0) } + new.filter { $0.state == .sent }.map(\.id)
-        settleWaiting(Set(firsts.keys))
+        settleWaiting(touched)
+        return touched
     }
 
     /// The hub has not looked at this session's only flight: what went in it for the first time was not sent. Its counters are not given out again.

@@ -412,6 +412,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
+        // A push tells of what it found to rest on nothing.
+        tellSettled()
         guard isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered(in: scope) else { return }
         // The line has brought all that the hub has.
         hasSettled = true

@@ -8,6 +8,8 @@ final class DeviceNode: @unchecked Sendable {
     private struct Copy {
         var directory: String
         var promises: Int
+        /// It was damaged, and may not be healed yet.
+        var mayVanish: Bool
     }
 
     unowned let simulation: Simulation
@@ -176,7 +178,7 @@ final class DeviceNode: @unchecked Sendable {
         guard replica != nil, copies.count < 3 else { return }
         let copy = directory + "-copy-\(copies.count)"
         MemoryDirectory.copy(path, to: copy)
-        copies.append(Copy(directory: copy, promises: promises.count))
+        copies.append(Copy(directory: copy, promises: promises.count, mayVanish: observation.mayVanish))
         world.log("\(name): copied")
     }
 
@@ -194,6 +196,7 @@ final class DeviceNode: @unchecked Sendable {
         behindLoss = promises[copy.promises...].last(where: isLost)?.event.conversation
         for index in copy.promises..<promises.count { promises[index].isReleased = true }
         observation = Observation()
+        observation.mayVanish = copy.mayVanish
         wasRestored = true
         streams = []
     }
