@@ -246,6 +246,11 @@ import Testing
             let alone = [Self.entry(1, in: chat, Self.text(one), of: present, .pending), Self.entry(2, in: chat, edit(one), of: present, .sent)]
             // The hub had accepted it when the edit was sent, and says what becomes of that now.
             #expect(try take(alone) == [2, 1])
+            #expect(
+                try take([
+                    Self.entry(1, in: chat, Self.text(one), of: present, .pending), Self.entry(2, in: chat, Self.text(two, replyTo: one), of: before, .sent),
+                    Self.entry(3, in: chat, edit(two), of: before, .sent), Self.entry(4, in: chat, Self.text(.random()), of: present, .sent),
+                ]) == [4, 1, 102, 103])
             let outbox = Outbox(side, [alone[0], Self.entry(2, in: chat, edit(one), of: before, .sent)], identity: present)
             #expect(try outbox.discard([1]).count == 1)
             #expect(outbox.entries.map(\.isFailed) == [true])

@@ -88,8 +88,8 @@ extension Outbox {
             }
             entry.accepted = OutboxEntry.Record(seq: answer.seq, isRepeat: answer.isDuplicate)
             let standing = try standing(entry)
-            if case .erased = standing {
-            } else {
+            let isErased = if case .erased = standing { true } else { false }
+            if !isErased {
                 if !entry.isCounted { new += 1 }
                 entry.isCounted = true
             }
