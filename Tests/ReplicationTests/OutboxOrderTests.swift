@@ -282,28 +282,70 @@ import Testing
         }
     }
 
-    @Test("while the hub has in hand what rests on a refused one, that one waits, though it is tried again at once") func inHand() async throws {
+    @Test("while the hub has in hand what rests on a refused one, that one keeps its place") func inHand() async throws {
         try await withSide { (side: SideStore) throws in
-            let chat = ConversationID.random()
-            let outbox = try Outbox(side, identity: Self.present)
-            let contents = [.conversationCreated(kind: .group, title: "", participants: []), Self.text(.random())]
-            _ = try outbox.add(contents.enumerated().map { (Event(conversation: chat, author: ada, content: $1), HLC(rawValue: UInt64($0 + 1) << 16)) })
+            let chat = ConversationID.random(), mute = Event.Content.preferenceSet(key: "mute", value: "1")
+            var message = Self.entry(3, in: chat, Self.text(.random()), of: Self.present, .sent)
+            message.restsOn = 2
+            let outbox = Outbox(
+                side,
+                [
+                    Self.entry(1, in: chat, mute, of: Self.present, .failed(code: "", detail: "")),
+                    Self.entry(2, in: chat, .conversationCreated(kind: .group, title: "", participants: []), of: Self.present, .sent), message,
+                    Self.entry(4, in: .random(), mute, of: Self.present, .sent),
+                ], identity: Self.present)
             outbox.beginSession()
-            for number in 1...2 { #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 1).events, outbox) == [UInt64(number)]) }
-            func refuse(_ index: Int) {
-                var refused = outbox.entries[index]
+            var gone: [UInt64] = []
+            func take() throws { gone += Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 1).events, outbox) }
+            func refuse(_ id: UInt64) {
+                var refused = outbox.table[id]!
                 refused.state = .failed(code: "", detail: "")
                 outbox.table.put(refused)
-                outbox.settleWaiting([chat])
             }
-            refuse(0)
-            #expect(try outbox.retry(nil).count == 1)
+            for _ in 0..<3 { try take() }
+            #expect(gone == [2, 3, 4])
+            refuse(2)
+            #expect(try outbox.retry([1]).count == 1)
+            try take()
+            #expect(gone == [2, 3, 4] && outbox.entries.map(\.id) == [1, 2, 3, 4])
+            refuse(3)
+            try take()
+            #expect(gone == [2, 3, 4, 1] && outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [4, 1, 2, 3])
+        }
+    }
+
+    /// A creation that the hub refused, with what was sent behind it and has no answer: a message, and a stream of which only one piece rests on it.
+    private static func withRefusedCreation(_ side: SideStore) -> Outbox {
+        let chat = ConversationID.random(), stream = MessageID.random()
+        let contents = [
+            .conversationCreated(kind: .group, title: "", participants: []), text(.random()), text(stream, isStreaming: true),
+            .chunkAppended(message: stream, index: 0, text: "text"),
+        ]
+        var entries = contents.enumerated().map { entry(UInt64($0 + 1), in: chat, $1, of: present, $0 == 0 ? .failed(code: "", detail: "") : .sent) }
+        for (index, base) in [(1, 1), (2, 1), (3, 3)] as [(Int, UInt64)] { entries[index].restsOn = base }
+        return Outbox(side, entries, identity: present)
+    }
+
+    @Test("what rests on a refused one is not sent again: a hub that was set back has forgotten the refusal") func refusedBase() async throws {
+        try await withSide { (side: SideStore) throws in
+            var outbox = Self.withRefusedCreation(side)
+            outbox.beginSession()
             #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty)
-            #expect(outbox.entries.map(\.state) == [.pending, .sent])
-            refuse(1)
-            #expect(try outbox.retry(nil).count == 1)
-            let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
-            #expect(Self.numbers(flight, outbox) == [1, 2] && flight.last?.restsOn == 3)
+            #expect(outbox.entries.allSatisfy(\.isFailed) && outbox.takeSettled().failed == 3)
+            #expect(try outbox.retry(nil).count == 4)
+            #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1, 2, 3, 4])
+
+            // Tried again or given up before the next session, it takes along the same.
+            outbox = Self.withRefusedCreation(side)
+            #expect(try outbox.retry(nil).count == 4)
+            outbox.beginSession()
+            #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1, 2, 3, 4])
+            outbox = Self.withRefusedCreation(side)
+            #expect(try outbox.retry([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [false, true, true, true])
+            outbox = Self.withRefusedCreation(side)
+            #expect(try outbox.discard([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [true, true, true])
         }
     }
 

@@ -12,8 +12,8 @@ internal import EventLog
 struct HeldBack {
     enum Standing {
         case free, waits
-        /// What it rests on was lost by a hub, and refused when it was offered anew.
-        case orphaned
+        /// What it rests on was refused. The hub would refuse it too, but one that was set back since has forgotten that. What a hub lost was offered anew then.
+        case fails(OutboxEntry)
     }
 
     /// Of a conversation what the hub has not answered.
@@ -45,11 +45,15 @@ struct HeldBack {
     mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         var waits = ofConversation[entry.event.conversation] ?? .max < entry.id || ofLog[entry.event.log] ?? .max < entry.id
         if entry.state == .sent {
+            if entry.restsOn > 0, table.entry(entry.event.log, entry.origin.replica, entry.restsOn)?.isFailed ?? false {
+                hold(entry)
+                return .fails(entry.refusedWithBase)
+            }
             let bases = bases(of: entry, table)
             if bases.contains(where: { $0.isFailed || $0.isWaiting }) {
                 // What rests on it is one too, once this has failed.
                 hold(entry)
-                return .orphaned
+                return .fails(entry.orphaned)
             }
             waits = waits || !bases.isEmpty
         } else {

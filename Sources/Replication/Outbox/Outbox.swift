@@ -159,10 +159,12 @@ final class Outbox {
         return [entry.event.conversation]
     }
 
-    /// Sends failed events again, as new ones of their lanes: the hub has answered the old ones for ever.
+    /// Sends failed events again, as new ones of their lanes: the hub has answered the old ones for ever. What was sent and rests on them has failed with them:
+    /// it is sent again too if all are.
     func retry(_ ids: Set<UInt64>?) throws -> (count: Int, touched: Set<ConversationID>) {
-        var changed: [OutboxEntry] = []
-        for entry in entries where entry.isFailed && ids?.contains(entry.id) ?? true {
+        let named = entries.filter { $0.isFailed && ids?.contains($0.id) ?? true }
+        let resting = resting(on: named)
+        let changed = (ids == nil ? named + resting : named).map { entry in
             var entry = entry
             // Anew is what its user wants it to be then, and it is looked for no more.
             entry.wasSent = entry.state != OutboxEntry.isErasedPerhaps
@@ -170,10 +172,28 @@ final class Outbox {
             entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = identity.nonce
-            changed.append(entry)
+            return entry
         }
-        try replace(changed)
-        return (changed.count, Set(changed.map(\.event.conversation)))
+        try replace(changed + (ids == nil ? [] : resting.map(\.refusedWithBase)))
+        return (changed.count, Set((changed + resting).map(\.event.conversation)))
+    }
+
+    /// What was sent and has no answer, and rests on some that the hub refused, or on what does: it refuses that too, if it has not forgotten what it refused.
+    private func resting(on refused: [OutboxEntry]) -> [OutboxEntry] {
+        struct Place: Hashable {
+            var replica: ReplicaID
+            var counter: UInt64
+        }
+        var found: [OutboxEntry] = []
+        for (conversation, refused) in Dictionary(grouping: refused, by: \.event.conversation) {
+            var bases = Set(refused.map { Place(replica: $0.origin.replica, counter: $0.origin.counter) })
+            for entry in table[conversation] where entry.isUnanswered && entry.restsOn > 0 {
+                guard bases.contains(Place(replica: entry.origin.replica, counter: entry.restsOn)) else { continue }
+                bases.insert(Place(replica: entry.origin.replica, counter: entry.origin.counter))
+                found.append(entry)
+            }
+        }
+        return found
     }
 
     /// Gives events up that were not sent, or that failed; what depends on one of them fails with it.
@@ -181,7 +201,7 @@ final class Outbox {
         let gone = entries.filter { $0.state != .sent && (ids?.contains($0.id) ?? $0.isFailed) }
         if gone.isEmpty { return (0, []) }
         let goneIDs = Set(gone.map(\.id))
-        var orphans: [OutboxEntry] = []
+        var orphans = resting(on: gone).map(\.refusedWithBase)
         let waiting = Set(again)
         let byConversation = Dictionary(grouping: gone, by: \.event.conversation), touched = Set(byConversation.keys)
         for (conversation, gone) in byConversation {
@@ -272,7 +292,7 @@ final class Outbox {
             if let entry = table[isAgain ? again[inAgain] : pending[inPending]], isAgain ? entry.isUnanswered : !entry.isWaiting {
                 switch held.standing(of: entry, table) {
                 case .waits: if isAgain { waiting.append(entry.id) }
-                case .orphaned: rest.orphans.append(entry.orphaned)
+                case .fails(let entry): rest.orphans.append(entry)
                 case .free where isAgain: isFull = !flight.add(entry, isFirst: false)
                 // Its counter would be greater than that of one behind it: in the next session it would go first.
                 case .free where table.lastSent(in: entry.event.log, of: identity.replica) ?? 0 > entry.id:

@@ -65,9 +65,14 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     private static let lacksOffer = "it depends on an event that a hub lost, and then refused"
 
     /// The same, as what it rests on was offered anew, and refused.
-    var orphaned: OutboxEntry {
+    var orphaned: OutboxEntry { without(Self.lacksOffer) }
+
+    /// The same, as that was refused on which it rested when it was sent.
+    var refusedWithBase: OutboxEntry { without("it depends on an event that the hub refused") }
+
+    private func without(_ detail: String) -> OutboxEntry {
         var entry = self
-        entry.state = .failed(code: codeWithoutBase, detail: Self.lacksOffer)
+        entry.state = .failed(code: codeWithoutBase, detail: detail)
         return entry
     }
 

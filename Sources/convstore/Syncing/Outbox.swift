@@ -139,6 +139,7 @@ struct Outbox: ParsableCommand {
             line.add("author", entry.event.author.string)
             line.addOptional("message_id", entry.event.content.message?.description)
             line.addOptional("text", entry.event.content.text)
+            line.addOptional("user", entry.event.content.user?.string)
             if case .reactionSet(_, let emoji, let isOn) = entry.event.content {
                 line.add("emoji", emoji)
                 line.add("on", isOn)
@@ -176,7 +177,19 @@ extension Event.Content {
 
     /// What tells it from others of its kind, for people.
     fileprivate var shown: String? {
-        guard case .reactionSet(_, let emoji, let isOn) = self else { return text }
-        return isOn ? emoji : "\(emoji) (taken back)"
+        switch self {
+        case .reactionSet(let message, let emoji, let isOn): "\(emoji)\(isOn ? "" : " taken back"), on \(message)"
+        case .messageDeleted(let message), .messageInterrupted(let message, _), .receiptDelivered(let message), .receiptRead(let message): "\(message)"
+        case .participantJoined(let user), .participantLeft(let user): user.string
+        case .preferenceSet(let key, let value): value.map { "\(key) = \($0)" } ?? key
+        default: text
+        }
+    }
+
+    fileprivate var user: UserID? {
+        switch self {
+        case .participantJoined(let user), .participantLeft(let user): user
+        default: nil
+        }
     }
 }
