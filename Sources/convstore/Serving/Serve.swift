@@ -14,7 +14,7 @@ struct Serve: ParsableCommand {
         discussion: """
             convstore serve --store S --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --jwt-key public.pem
 
-            Prints `listening on ws://HOST:PORT/v1/sync` when it is ready; logs go to standard error. /healthz, /readyz and /metrics (Prometheus) are on the same \
+            Prints `listening on ws://HOST:PORT/v1/sync` (with TLS wss://) when it is ready; logs go to standard error. /healthz, /readyz and /metrics (Prometheus) are on the same \
             port. The store is open for writing meanwhile: other commands can read. Ends with 0 at SIGTERM, SIGINT or SIGHUP, within seconds: devices are \
             told, and come back by themselves.
 

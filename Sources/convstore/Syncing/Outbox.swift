@@ -8,7 +8,7 @@ struct Outbox: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Lists a replica's events that its hub has not accepted, retries them, or gives them up.",
         discussion: """
-            Each has a number. pending: not sent yet; sent: without an answer; accepted: the hub has it, and the scope leaves it out here; failed: refused, with \
+            Each has a number. pending: not sent yet; sent: without an answer; accepted: the hub has it, and the scope leaves it out here, or it lies in a hole; failed: refused, with \
             the hub's code; waiting: for a failed one that it depends on. Only failed ones can be retried; failed, waiting and pending ones can be given up. \
             --retry and --discard take numbers, or `all` for all that failed; what waits for one that is given up fails then.
             """)
@@ -18,7 +18,7 @@ struct Outbox: ParsableCommand {
     var retry: [String] = []
     @Option(parsing: .upToNextOption, help: ArgumentHelp("Give up: numbers, or all.", valueName: "number"))
     var discard: [String] = []
-    @Option(help: ArgumentHelp("Change the text of this one, if it was not sent.", valueName: "number"))
+    @Option(help: ArgumentHelp("Change the text of this one: pending, waiting or failed (then --retry sends it).", valueName: "number"))
     var edit: UInt64?
     @Option(help: "The new text for --edit.")
     var text: String?
