@@ -15,7 +15,8 @@ extension AdoptRunTests {
 
     /// Waits until the store's own thread has done what it was asked for.
     private func waitUntil(_ isDone: () throws -> Bool) throws -> Bool {
-        for _ in 0..<5000 {
+        // Calls may be held up (Tests/delays).
+        for _ in 0..<60_000 {
             if try isDone() { return true }
             usleep(1000)
         }
