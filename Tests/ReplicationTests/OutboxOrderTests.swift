@@ -66,7 +66,7 @@ import Testing
                     }
                 }
                 let outbox = Outbox(side, any.entries, identity: any.present)
-                outbox.beginSession()
+                try outbox.beginSession()
                 var sent: Set<UInt64> = []
                 var counters: [[AnyHashable]: UInt64] = [:]
                 // By its clock each is known; ids change. What failed and is tried again may come later, as may what is in an outbox as if it had been.
@@ -131,7 +131,7 @@ import Testing
                         sent.subtract(outbox.table.pendingIDs)
                     }
                     if !isCalm, Int.random(in: 0..<4, using: &random) == 0 {
-                        outbox.beginSession()
+                        try outbox.beginSession()
                         (sent, counters) = ([], [:])
                     }
                 }
@@ -152,7 +152,7 @@ import Testing
             let outbox = try Outbox(side, identity: ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)))
             let made = try outbox.add(
                 contents.enumerated().map { (Event(conversation: chats[$1.0], author: ada, content: $1.1), HLC(rawValue: UInt64($0) << 16)) })
-            outbox.beginSession()
+            try outbox.beginSession()
             #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.count == 3)
             #expect(made.map { outbox.table[$0.id]?.state == .sent } == [true, false, false, true, true])
             var entry = outbox.table[made[0].id]!
@@ -208,7 +208,7 @@ import Testing
                     Self.entry(5, in: .random(), .preferenceSet(key: "mute", value: "1"), of: Self.present, .pending),
                     Self.entry(6, in: chat, .messageEdited(message: two, text: "other"), of: Self.before, .sent),
                 ], identity: Self.present)
-            outbox.beginSession()
+            try outbox.beginSession()
             var gone: [UInt64] = []
             for _ in 0..<8 {
                 var flight: [PushedEvent] = []
@@ -229,7 +229,7 @@ import Testing
             let edit = { (id: MessageID) in Event.Content.messageEdited(message: id, text: "other") }
             func take(_ entries: [OutboxEntry]) throws -> [UInt64] {
                 let outbox = Outbox(side, entries, identity: Self.present)
-                outbox.beginSession()
+                try outbox.beginSession()
                 var gone: [UInt64] = []
                 for _ in 0..<4 {
                     gone += Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox)
@@ -268,7 +268,7 @@ import Testing
             ]
             for index in 1...2 { entries[index].restsOn = 1 }
             let outbox = Outbox(side, entries, identity: Self.present)
-            outbox.beginSession()
+            try outbox.beginSession()
             #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1])
             #expect(outbox.entries.map(\.isFailed) == [false, true, true])
             var refused = outbox.entries[0]
@@ -294,7 +294,7 @@ import Testing
                     Self.entry(2, in: chat, .conversationCreated(kind: .group, title: "", participants: []), of: Self.present, .sent), message,
                     Self.entry(4, in: .random(), mute, of: Self.present, .sent),
                 ], identity: Self.present)
-            outbox.beginSession()
+            try outbox.beginSession()
             var gone: [UInt64] = []
             func take() throws { gone += Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 1).events, outbox) }
             func refuse(_ id: UInt64) {
@@ -329,7 +329,7 @@ import Testing
     @Test("what rests on a refused one is not sent again: a hub that was set back has forgotten the refusal") func refusedBase() async throws {
         try await withSide { (side: SideStore) throws in
             var outbox = Self.withRefusedCreation(side)
-            outbox.beginSession()
+            try outbox.beginSession()
             #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty)
             #expect(outbox.entries.allSatisfy(\.isFailed) && outbox.takeSettled().failed == 3)
             #expect(try outbox.retry(nil).count == 4)
@@ -338,7 +338,7 @@ import Testing
             // Tried again or given up before the next session, it takes along the same.
             outbox = Self.withRefusedCreation(side)
             #expect(try outbox.retry(nil).count == 4)
-            outbox.beginSession()
+            try outbox.beginSession()
             #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1, 2, 3, 4])
             outbox = Self.withRefusedCreation(side)
             #expect(try outbox.retry([1]).count == 1)
@@ -356,9 +356,47 @@ import Testing
                 Self.entry(id, in: chat, .chunkAppended(message: stream, index: index, text: "text"), of: Self.present, state)
             }
             let outbox = Outbox(side, [chunk(1, 0, .pending), chunk(2, 1, .sent)], identity: Self.present)
-            outbox.beginSession()
+            try outbox.beginSession()
             let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events + outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
             #expect(Self.numbers(flight, outbox) == [2, 1] && flight.last?.restsOn == 0)
+        }
+    }
+
+    @Test("what was accepted once, and has no answer now, bears what was sent behind it: that is not sent with it, or names it") func setBack() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), one = MessageID.random(), stream = MessageID.random()
+            let contents = [
+                .conversationCreated(kind: .group, title: "", participants: []), Self.text(stream, isStreaming: true),
+                .chunkAppended(message: stream, index: 0, text: "text"), Self.text(one), .messageEdited(message: one, text: "other"),
+                Self.text(.random(), replyTo: one), Self.text(.random()),
+            ]
+            func outbox() throws -> Outbox {
+                let outbox = Outbox(
+                    side, contents.enumerated().map { Self.entry(UInt64($0 + 1), in: chat, $1, of: Self.present, .sent) }, identity: Self.present)
+                try outbox.beginSession()
+                let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+                #expect(Self.numbers(flight, outbox) == [1, 2, 3, 4] && flight.map(\.restsOn) == [0, 1, 2, 1])
+                return outbox
+            }
+            var set = try outbox()
+            Self.accept([4], set)
+            #expect(Self.numbers(try set.take(bytesMax: 1 << 20, eventsMax: 100).events, set) == [5, 6, 7])
+            // Refused, and the line breaks.
+            set = try outbox()
+            var refused = set.entries[3]
+            refused.state = .failed(code: "", detail: "")
+            set.table.put(refused)
+            let entries = set.entries
+            try set.beginSession()
+            #expect(Self.numbers(try set.take(bytesMax: 1 << 20, eventsMax: 100).events, set) == [1, 2, 3])
+            #expect(Self.numbers(try set.take(bytesMax: 1 << 20, eventsMax: 100).events, set) == [7])
+            #expect(set.entries.map(\.isFailed) == [false, false, false, true, true, true, false])
+            // Tried again, or given up, before that.
+            set = Outbox(side, entries, identity: Self.present)
+            #expect(try set.retry(nil).count == 3)
+            set = Outbox(side, entries, identity: Self.present)
+            #expect(try set.discard([4]).count == 1)
+            #expect(set.entries.map(\.isFailed) == [false, false, false, true, true, false])
         }
     }
 
@@ -389,7 +427,7 @@ import Testing
                     Self.entry(2, in: chat, Self.text(two, replyTo: one, isStreaming: true), of: Self.before, .sent),
                     Self.entry(3, in: chat, .chunkAppended(message: two, index: 0, text: "text"), of: Self.before, .sent),
                 ], identity: Self.present)
-            outbox.beginSession()
+            try outbox.beginSession()
             #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty)
             #expect(outbox.entries.allSatisfy { $0.isFailed })
         }

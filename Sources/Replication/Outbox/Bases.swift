@@ -33,30 +33,36 @@ struct Bases {
         }
     }
 
-    /// Made of a conversation when it is first asked for.
-    private var known: [ConversationID: Known] = [:]
+    private struct Lane: Hashable {
+        var conversation: ConversationID
+        var replica: ReplicaID
+    }
 
-    /// The counter of the event on which an entry rests that a replica is about to send; 0: on none. Of another lane it cannot be: an entry waits for all before
+    /// Made of a lane when it is first asked for.
+    private var known: [Lane: Known] = [:]
+
+    /// The counter of the event on which an entry rests that is sent under a replica's id; 0: on none. Of another lane it cannot be: an entry waits for all before
     /// it that was sent under another id.
     mutating func counter(under entry: OutboxEntry, of replica: ReplicaID, _ table: OutboxEntries) -> UInt64 {
         guard case .conversation(let id) = entry.event.log else { return 0 }
-        if known[id] == nil {
+        let lane = Lane(conversation: id, replica: replica)
+        if known[lane] == nil {
             var new = Known()
             for sent in table[id] where sent.isUnanswered && sent.origin.replica == replica && sent.event.log == entry.event.log { new.add(sent) }
-            known[id] = new
+            known[lane] = new
         }
-        return known[id]!.base(under: entry)?.counter ?? 0
+        return known[lane]!.base(under: entry)?.counter ?? 0
     }
 
     /// An entry has its counter and goes.
     mutating func add(_ entry: OutboxEntry) {
-        if case .conversation(let id) = entry.event.log { known[id]?.add(entry) }
+        if case .conversation(let id) = entry.event.log { known[Lane(conversation: id, replica: entry.origin.replica)]?.add(entry) }
     }
 }
 
 extension OutboxEntry {
     /// The stream of which it is a later piece.
-    fileprivate var continuedStream: MessageID? {
+    var continuedStream: MessageID? {
         switch event.content {
         case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageInterrupted(let id, _): id
         default: nil

@@ -69,7 +69,8 @@ struct HeldBack {
         if entry.state == .sent { ofLog[entry.event.log] = min(ofLog[entry.event.log] ?? .max, entry.id) }
     }
 
-    /// On what without an answer an entry rests that was sent, but for what was sent before it in its lane.
+    /// On what without an answer an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other. Of a message
+    /// it speaks only if that was accepted, by a hub that was set back since.
     private mutating func bases(of entry: OutboxEntry, _ table: OutboxEntries) -> [OutboxEntry] {
         guard case .conversation(let id) = entry.event.log else { return [] }
         if made[id] == nil {
@@ -83,9 +84,11 @@ struct HeldBack {
             }
             made[id] = new
         }
-        return ([made[id]!.creations] + entry.neededMessages.map { made[id]!.messages[$0] ?? [] })
-            .compactMap { $0.last { $0.id < entry.id } }
-            .filter { $0.state == .pending || $0.isOrphan || $0.origin.replica != entry.origin.replica }
+        func last(_ made: [OutboxEntry]) -> OutboxEntry? { made.last { $0.id < entry.id } }
+        let isOfStream = entry.continuedStream != nil
+        let creations = [last(made[id]!.creations)].compactMap(\.self)
+        let messages = entry.neededMessages.compactMap { last(made[id]!.messages[$0] ?? []) }
+        return creations.filter { $0.isApart(from: entry) } + messages.filter { isOfStream ? $0.isApart(from: entry) : !$0.isFailed || $0.isRefused }
     }
 
     /// Whether the hub has still to say what becomes of that on which an entry rests, or of what was sent under an id before. Only of what came before: a
@@ -108,4 +111,9 @@ struct HeldBack {
         default: return entry.neededMessages.contains { known.messages[$0].map { $0 < entry.id } ?? false }
         }
     }
+}
+
+extension OutboxEntry {
+    /// Whether the hub cannot be told by its counter that another rests on it.
+    fileprivate func isApart(from other: OutboxEntry) -> Bool { state == .pending || isOrphan || origin.replica != other.origin.replica }
 }

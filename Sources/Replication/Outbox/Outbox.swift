@@ -179,17 +179,21 @@ final class Outbox {
     }
 
     /// What was sent and has no answer, and rests on some that the hub refused, or on what does: it refuses that too, if it has not forgotten what it refused.
-    private func resting(on refused: [OutboxEntry]) -> [OutboxEntry] {
+    /// So it is with what speaks of a message that was accepted once, and was refused when the hub had been set back.
+    private func resting(on failed: [OutboxEntry]) -> [OutboxEntry] {
         struct Place: Hashable {
             var replica: ReplicaID
             var counter: UInt64
         }
         var found: [OutboxEntry] = []
-        for (conversation, refused) in Dictionary(grouping: refused, by: \.event.conversation) {
+        for (conversation, refused) in Dictionary(grouping: failed.filter(\.isRefused), by: \.event.conversation) {
             var bases = Set(refused.map { Place(replica: $0.origin.replica, counter: $0.origin.counter) })
-            for entry in table[conversation] where entry.isUnanswered && entry.restsOn > 0 {
-                guard bases.contains(Place(replica: entry.origin.replica, counter: entry.restsOn)) else { continue }
+            var messages = Needed(refused.filter { if case .messageSent = $0.event.content { true } else { false } })
+            for entry in table[conversation] where entry.isUnanswered {
+                let isResting = entry.restsOn > 0 && bases.contains(Place(replica: entry.origin.replica, counter: entry.restsOn))
+                guard isResting || messages.holdsBack(entry) else { continue }
                 bases.insert(Place(replica: entry.origin.replica, counter: entry.origin.counter))
+                messages.add(entry)
                 found.append(entry)
             }
         }
@@ -245,13 +249,22 @@ final class Outbox {
 
     /// A new session: what was sent before and not answered is sent again. So is what was accepted and has not come from there: a hub that was set back knows
     /// nothing of it.
-    func beginSession() {
+    ///
+    /// What had an answer when others were sent that rest on it has none now: that is told with them from here on.
+    func beginSession() throws {
         for var entry in entries where entry.state == .sent && entry.accepted != nil {
             entry.accepted = nil
             table.put(entry)
         }
         lastFlight = []
         sendAgain()
+        var bases = Bases()
+        try replace(
+            again.compactMap { id in
+                guard var entry = table[id], entry.restsOn == 0 else { return nil }
+                entry.restsOn = bases.counter(under: entry, of: entry.origin.replica, table)
+                return 1..<entry.origin.counter ~= entry.restsOn ? entry : nil
+            })
     }
 
     /// What was sent and not answered is sent again.

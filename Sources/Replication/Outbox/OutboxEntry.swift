@@ -47,6 +47,9 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
 
     public var isFailed: Bool { if case .failed = state { true } else { false } }
 
+    /// It has failed, and does not stand at the hub.
+    var isRefused: Bool { isFailed && state != Self.isOfErased }
+
     init(id: UInt64, event: Event, origin: Origin, nonce: [UInt8]) {
         self.id = id
         self.event = event

@@ -37,7 +37,7 @@ extension Replica {
         saveCursor()
         return try state.withLock { state in
             state.checkpoint = nil
-            state.outbox.beginSession()
+            try state.outbox.beginSession()
             let identity = state.outbox.identity
             let isEmpty = store.log.lastPosition == 0
             var cursor = state.cursor
