@@ -28,8 +28,18 @@ struct Bases {
         /// one comes that was refused and is tried again.
         func base(under entry: OutboxEntry) -> Base? {
             let index = entry.chunkIndex ?? .max
-            let stream = entry.continuedStream.flatMap { streams[$0]?.last { $0.id < entry.id && $0.index.map { $0 < index } ?? true } }
-            return stream ?? creations.last { $0.id < entry.id }
+            let pieces = entry.continuedStream.flatMap { streams[$0] } ?? []
+            return Self.before(entry.id, pieces).last { $0.index.map { $0 < index } ?? true } ?? Self.before(entry.id, creations).last
+        }
+
+        /// A stream may have very many.
+        private static func before(_ id: UInt64, _ bases: [Base]) -> ArraySlice<Base> {
+            var (low, high) = (0, bases.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if bases[middle].id < id { low = middle + 1 } else { high = middle }
+            }
+            return bases[..<low]
         }
     }
 
