@@ -375,14 +375,11 @@ import Testing
                     side, contents.enumerated().map { Self.entry(UInt64($0 + 1), in: chat, $1, of: Self.present, .sent) }, identity: Self.present)
                 try outbox.beginSession()
                 let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
-                #expect(Self.numbers(flight, outbox) == [1, 2, 3, 4] && flight.map(\.restsOn) == [0, 1, 2, 1])
+                #expect(Self.numbers(flight, outbox) == [1, 2, 3, 4, 5, 6, 7] && flight.map(\.restsOn) == [0, 1, 2, 1, 4, 4, 1])
                 return outbox
             }
-            var set = try outbox()
-            Self.accept([4], set)
-            #expect(Self.numbers(try set.take(bytesMax: 1 << 20, eventsMax: 100).events, set) == [5, 6, 7])
             // Refused, and the line breaks.
-            set = try outbox()
+            var set = try outbox()
             var refused = set.entries[3]
             refused.state = .failed(code: "", detail: "")
             set.table.put(refused)
@@ -397,6 +394,48 @@ import Testing
             set = Outbox(side, entries, identity: Self.present)
             #expect(try set.discard([4]).count == 1)
             #expect(set.entries.map(\.isFailed) == [false, false, false, true, true, false])
+        }
+    }
+
+    @Test("what goes on with a stream fails behind a piece that was refused, and waits for one that is offered anew") func pieces() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), stream = MessageID.random()
+            func chunk(_ id: UInt64, _ identity: ReplicaIdentity, _ state: OutboxEntry.State) -> OutboxEntry {
+                Self.entry(id, in: chat, .chunkAppended(message: stream, index: UInt32(id), text: "text"), of: identity, state)
+            }
+            func end(_ id: UInt64) -> OutboxEntry {
+                Self.entry(id, in: chat, .messageCompleted(message: stream, finishReason: nil, usage: nil), of: Self.present, .pending)
+            }
+            let failed = OutboxEntry.State.failed(code: "", detail: "")
+            let outbox = Outbox(side, [chunk(1, Self.present, failed), chunk(2, Self.present, .pending), end(3)], identity: Self.present)
+            try outbox.beginSession()
+            for _ in 0..<2 {
+                #expect(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events.isEmpty && outbox.entries.allSatisfy(\.isFailed))
+                #expect(try outbox.retry([3]).count == 1)
+            }
+            #expect(try outbox.retry(nil).count == 2)
+            #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1, 2, 3])
+
+            let offered = Outbox(side, [chunk(1, Self.present, .pending), chunk(2, Self.before, .sent), end(3)], identity: Self.present)
+            try offered.beginSession()
+            for number in 1...3 {
+                #expect(Self.numbers(try offered.take(bytesMax: 1 << 20, eventsMax: 100).events, offered) == [UInt64(number)])
+                Self.accept([UInt64(number)], offered)
+            }
+        }
+    }
+
+    @Test("with a creation of another id that was refused fails what was sent behind it, when it is tried again") func creationOfBefore() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random()
+            let outbox = Outbox(
+                side,
+                [
+                    Self.entry(1, in: chat, .conversationCreated(kind: .group, title: "", participants: []), of: Self.before, .failed(code: "", detail: "")),
+                    Self.entry(2, in: chat, Self.text(.random()), of: Self.present, .sent),
+                ], identity: Self.present)
+            #expect(try outbox.retry([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [false, true])
         }
     }
 

@@ -1,11 +1,13 @@
 internal import EventLog
 
 /// On which of the events that were sent and have no answer others rest: all of a conversation on its creation, the pieces of a stream on the piece before. They
-/// go in the same flight, and the hub refuses them with what they rest on: decided by themselves they would speak of whatever else has that id.
+/// go in the same flight, and the hub refuses them with what they rest on: decided by themselves they would speak of whatever else has that id. So does
+/// what speaks of a message, where that was accepted before it was sent, by a hub that was set back since.
 struct Bases {
-    private struct Base {
+    private struct Base: Identifiable {
         var id: UInt64
         var counter: UInt64
+        var isMessage: Bool
         /// Of a chunk its index.
         var index: UInt32?
     }
@@ -13,33 +15,26 @@ struct Bases {
     /// In the order made.
     private struct Known {
         var creations: [Base] = []
-        var streams: [MessageID: [Base]] = [:]
+        /// Each with its later pieces.
+        var messages: [MessageID: [Base]] = [:]
 
         mutating func add(_ entry: OutboxEntry) {
-            let base = Base(id: entry.id, counter: entry.origin.counter, index: entry.chunkIndex)
+            let isMessage = if case .messageSent = entry.event.content { true } else { false }
+            let base = Base(id: entry.id, counter: entry.origin.counter, isMessage: isMessage, index: entry.chunkIndex)
             switch entry.event.content {
             case .conversationCreated: creations.append(base)
-            case .messageSent(let message) where message.isStreaming: streams[message.id, default: []].append(base)
-            default: if let stream = entry.continuedStream { streams[stream, default: []].append(base) }
+            case .messageSent(let message): messages[message.id, default: []].append(base)
+            default: if let stream = entry.continuedStream { messages[stream, default: []].append(base) }
             }
         }
 
         /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice. Nor does a later chunk, behind which
         /// one comes that was refused and is tried again.
         func base(under entry: OutboxEntry) -> Base? {
-            let index = entry.chunkIndex ?? .max
-            let pieces = entry.continuedStream.flatMap { streams[$0] } ?? []
-            return Self.before(entry.id, pieces).last { $0.index.map { $0 < index } ?? true } ?? Self.before(entry.id, creations).last
-        }
-
-        /// A stream may have very many.
-        private static func before(_ id: UInt64, _ bases: [Base]) -> ArraySlice<Base> {
-            var (low, high) = (0, bases.count)
-            while low < high {
-                let middle = (low + high) / 2
-                if bases[middle].id < id { low = middle + 1 } else { high = middle }
-            }
-            return bases[..<low]
+            let named = entry.neededMessages.first.flatMap { messages[$0] } ?? []
+            let isOfStream = entry.continuedStream != nil, index = entry.chunkIndex ?? .max
+            let message = named.before(entry.id).last { base in isOfStream ? base.index.map { $0 < index } ?? true : base.isMessage }
+            return message ?? creations.before(entry.id).last
         }
     }
 
@@ -79,5 +74,17 @@ extension OutboxEntry {
         }
     }
 
-    fileprivate var chunkIndex: UInt32? { if case .chunkAppended(_, let index, _) = event.content { index } else { nil } }
+    var chunkIndex: UInt32? { if case .chunkAppended(_, let index, _) = event.content { index } else { nil } }
+}
+
+extension Array where Element: Identifiable, Element.ID == UInt64 {
+    /// Of entries in their order those that were made before one. A stream may have very many pieces.
+    func before(_ id: UInt64) -> ArraySlice<Element> {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle].id < id { low = middle + 1 } else { high = middle }
+        }
+        return self[..<low]
+    }
 }

@@ -28,6 +28,8 @@ struct HeldBack {
     private struct Made {
         var creations: [OutboxEntry] = []
         var messages: [MessageID: [OutboxEntry]] = [:]
+        /// Of streams, but for their beginnings.
+        var pieces: [MessageID: [OutboxEntry]] = [:]
     }
 
     private let replica: ReplicaID
@@ -36,6 +38,8 @@ struct HeldBack {
     private var made: [ConversationID: Made] = [:]
     /// The first that waits.
     private var ofConversation: [ConversationID: UInt64] = [:]
+    /// What was found to fail.
+    private var failed: Set<UInt64> = []
     /// The first of those that were sent.
     private var ofLog: [LogID: UInt64] = [:]
 
@@ -45,22 +49,25 @@ struct HeldBack {
     mutating func standing(of entry: OutboxEntry, _ table: OutboxEntries) -> Standing {
         var waits = ofConversation[entry.event.conversation] ?? .max < entry.id || ofLog[entry.event.log] ?? .max < entry.id
         if entry.state == .sent {
-            if entry.restsOn > 0, table.entry(entry.event.log, entry.origin.replica, entry.restsOn)?.isFailed ?? false {
-                hold(entry)
-                return .fails(entry.refusedWithBase)
+            if entry.restsOn > 0, let base = table.entry(entry.event.log, entry.origin.replica, entry.restsOn), base.isRefused || failed.contains(base.id) {
+                return fails(entry.refusedWithBase)
             }
             let bases = bases(of: entry, table)
-            if bases.contains(where: { $0.isFailed || $0.isWaiting }) {
-                // What rests on it is one too, once this has failed.
-                hold(entry)
-                return .fails(entry.orphaned)
-            }
+            if bases.contains(where: { $0.isFailed || $0.isWaiting || failed.contains($0.id) }) { return fails(entry.orphaned) }
             waits = waits || !bases.isEmpty
         } else {
+            // Behind a piece that was refused the next would go on with whatever stream has the id there.
+            if let piece = piece(before: entry, table), piece.isRefused || failed.contains(piece.id) { return fails(entry.refusedWithBase) }
             waits = waits || isUnanswered(under: entry, table)
         }
         if waits { hold(entry) }
         return waits ? .waits : .free
+    }
+
+    private mutating func fails(_ entry: OutboxEntry) -> Standing {
+        failed.insert(entry.id)
+        hold(entry)
+        return .fails(entry)
     }
 
     /// An entry waits, and what is behind it.
@@ -69,26 +76,34 @@ struct HeldBack {
         if entry.state == .sent { ofLog[entry.event.log] = min(ofLog[entry.event.log] ?? .max, entry.id) }
     }
 
-    /// On what without an answer an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other. Of a message
-    /// it speaks only if that was accepted, by a hub that was set back since.
+    /// On what without an answer an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other.
     private mutating func bases(of entry: OutboxEntry, _ table: OutboxEntries) -> [OutboxEntry] {
-        guard case .conversation(let id) = entry.event.log else { return [] }
-        if made[id] == nil {
-            var new = Made()
-            for other in table[id] where other.accepted == nil {
-                switch other.event.content {
-                case .conversationCreated: new.creations.append(other)
-                case .messageSent(let message): new.messages[message.id, default: []].append(other)
-                default: break
-                }
+        guard let made = made(in: entry, table) else { return [] }
+        let lists = [made.creations] + entry.neededMessages.map { made.messages[$0] ?? [] }
+        return (lists.map { $0.before(entry.id).last } + [piece(before: entry, table)]).compactMap(\.self)
+            .filter { $0.isRefused || !$0.isFailed && ($0.state == .pending || $0.origin.replica != entry.origin.replica) }
+    }
+
+    /// Of a stream the piece on which another of its pieces goes on, but for its beginning.
+    private mutating func piece(before entry: OutboxEntry, _ table: OutboxEntries) -> OutboxEntry? {
+        guard let stream = entry.continuedStream, let pieces = made(in: entry, table)?.pieces[stream] else { return nil }
+        let index = entry.chunkIndex ?? .max
+        return pieces.before(entry.id).last { $0.chunkIndex.map { $0 < index } ?? true }
+    }
+
+    private mutating func made(in entry: OutboxEntry, _ table: OutboxEntries) -> Made? {
+        guard case .conversation(let id) = entry.event.log else { return nil }
+        if let known = made[id] { return known }
+        var new = Made()
+        for other in table[id] where other.accepted == nil {
+            switch other.event.content {
+            case .conversationCreated: new.creations.append(other)
+            case .messageSent(let message): new.messages[message.id, default: []].append(other)
+            default: if let stream = other.continuedStream { new.pieces[stream, default: []].append(other) }
             }
-            made[id] = new
         }
-        func last(_ made: [OutboxEntry]) -> OutboxEntry? { made.last { $0.id < entry.id } }
-        let isOfStream = entry.continuedStream != nil
-        let creations = [last(made[id]!.creations)].compactMap(\.self)
-        let messages = entry.neededMessages.compactMap { last(made[id]!.messages[$0] ?? []) }
-        return creations.filter { $0.isApart(from: entry) } + messages.filter { isOfStream ? $0.isApart(from: entry) : !$0.isFailed || $0.isRefused }
+        made[id] = new
+        return new
     }
 
     /// Whether the hub has still to say what becomes of that on which an entry rests, or of what was sent under an id before. Only of what came before: a
@@ -111,9 +126,4 @@ struct HeldBack {
         default: return entry.neededMessages.contains { known.messages[$0].map { $0 < entry.id } ?? false }
         }
     }
-}
-
-extension OutboxEntry {
-    /// Whether the hub cannot be told by its counter that another rests on it.
-    fileprivate func isApart(from other: OutboxEntry) -> Bool { state == .pending || isOrphan || origin.replica != other.origin.replica }
 }

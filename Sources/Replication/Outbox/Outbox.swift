@@ -189,9 +189,15 @@ final class Outbox {
         for (conversation, refused) in Dictionary(grouping: failed.filter(\.isRefused), by: \.event.conversation) {
             var bases = Set(refused.map { Place(replica: $0.origin.replica, counter: $0.origin.counter) })
             var messages = Needed(refused.filter { if case .messageSent = $0.event.content { true } else { false } })
-            for entry in table[conversation] where entry.isUnanswered {
+            var creation: OutboxEntry?
+            let refusedIDs = Set(refused.map(\.id))
+            for entry in table[conversation] {
+                if case .conversationCreated = entry.event.content { creation = entry }
+                guard entry.isUnanswered else { continue }
                 let isResting = entry.restsOn > 0 && bases.contains(Place(replica: entry.origin.replica, counter: entry.restsOn))
-                guard isResting || messages.holdsBack(entry) else { continue }
+                // In its own lane it would name it.
+                let isApart = creation.map { refusedIDs.contains($0.id) && $0.origin.replica != entry.origin.replica } ?? false
+                guard isResting || isApart || messages.holdsBack(entry) else { continue }
                 bases.insert(Place(replica: entry.origin.replica, counter: entry.origin.counter))
                 messages.add(entry)
                 found.append(entry)
@@ -211,7 +217,7 @@ final class Outbox {
         for (conversation, gone) in byConversation {
             let missing = Needed(gone)
             // Of what was sent that waits: what would go without that which a hub lost.
-            let offers = Dictionary(grouping: gone, by: \.origin.replica).mapValues { Needed($0) }, refused = Needed(gone.filter(\.isOrphan))
+            let offers = Dictionary(grouping: gone, by: \.origin.replica).mapValues { Needed($0) }
             for entry in table[conversation] where !goneIDs.contains(entry.id) && missing.holdsBack(entry) {
                 if entry.state == .pending {
                     var entry = entry
@@ -219,7 +225,7 @@ final class Outbox {
                     entry.isWaiting = false
                     orphans.append(entry)
                 } else if waiting.contains(entry.id), entry.isUnanswered,
-                    refused.holdsBack(entry) || offers.contains(where: { $0.key != entry.origin.replica && $0.value.holdsBack(entry) })
+                    offers.contains(where: { $0.key != entry.origin.replica && $0.value.holdsBack(entry) })
                 {
                     orphans.append(entry.orphaned)
                 }
@@ -231,7 +237,7 @@ final class Outbox {
         }
         // The last first, as in `keep`.
         for entry in gone.reversed() { table.remove(entry.id) }
-        for orphan in orphans { table.put(orphan) }
+        for orphan in orphans.reversed() { table.put(orphan) }
         settleWaiting(touched)
         return (gone.count, touched)
     }
@@ -261,9 +267,11 @@ final class Outbox {
         var bases = Bases()
         try replace(
             again.compactMap { id in
-                guard var entry = table[id], entry.restsOn == 0 else { return nil }
-                entry.restsOn = bases.counter(under: entry, of: entry.origin.replica, table)
-                return 1..<entry.origin.counter ~= entry.restsOn ? entry : nil
+                guard var entry = table[id] else { return nil }
+                let base = bases.counter(under: entry, of: entry.origin.replica, table)
+                guard base > entry.restsOn, base < entry.origin.counter else { return nil }
+                entry.restsOn = base
+                return entry
             })
     }
 
@@ -398,7 +406,8 @@ final class Outbox {
     private func replace(_ changed: [OutboxEntry]) throws {
         if changed.isEmpty { return }
         try side.write { transaction in for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) } }
-        for entry in changed { table.put(entry) }
+        // Lists of ids grow and shrink at their ends.
+        for entry in changed[0].state == .pending ? changed : changed.reversed() { table.put(entry) }
         settleWaiting(Set(changed.map(\.event.conversation)))
     }
 

@@ -64,11 +64,8 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         return entry
     }
 
-    /// It is kept on the disk.
-    private static let lacksOffer = "it depends on an event that a hub lost, and then refused"
-
     /// The same, as what it rests on was offered anew, and refused.
-    var orphaned: OutboxEntry { without(Self.lacksOffer) }
+    var orphaned: OutboxEntry { without("it depends on an event that a hub lost, and then refused") }
 
     /// The same, as that was refused on which it rested when it was sent.
     var refusedWithBase: OutboxEntry { without("it depends on an event that the hub refused") }
@@ -78,9 +75,6 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
         entry.state = .failed(code: codeWithoutBase, detail: detail)
         return entry
     }
-
-    /// Whether that is why it has failed: the hub has not seen it in this life.
-    var isOrphan: Bool { if case .failed(_, Self.lacksOffer) = state { true } else { false } }
 }
 
 extension OutboxEntry {

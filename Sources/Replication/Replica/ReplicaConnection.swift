@@ -245,7 +245,9 @@ public final class ReplicaConnection: @unchecked Sendable {
             // It asks for none: its store is open.
             case .repair: break
             case .typing(let typing): observe(.typing(typing))
-            case .mayPush: guarded { try push() }
+            case .mayPush:
+                guarded { try push() }
+                tellIfSettled()
             case .ended(let bye, let byHub):
                 replica.saveCursor()
                 // What cannot be written down of that stays sent, and is sent again.

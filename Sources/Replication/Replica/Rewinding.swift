@@ -371,7 +371,8 @@ enum Rewinding {
         return Set(
             try cut.filter { event in
                 let (log, origin) = (event.log, event.origin)
-                return try event.position > place && origin.replica == identity.replica && !event.isErased && origin.counter <= outbox.counter(of: log)
+                return try event.position > place && origin.replica == identity.replica && !event.isErased
+                    && origin.counter > 0 && origin.counter <= outbox.counter(of: log)
                     && outbox.table.entry(log, origin.replica, origin.counter) == nil
                     && seen.insert(Sent(event)).inserted
             }.map { Sent($0) })
