@@ -88,7 +88,10 @@ struct HeldBack {
     private mutating func piece(before entry: OutboxEntry, _ table: OutboxEntries) -> OutboxEntry? {
         guard let stream = entry.continuedStream, let pieces = made(in: entry, table)?.pieces[stream] else { return nil }
         let index = entry.chunkIndex ?? .max
-        return pieces.before(entry.id).last { $0.chunkIndex.map { $0 < index } ?? true }
+        for piece in pieces.before(entry.id).reversed() {
+            guard let other = piece.chunkIndex, other >= index else { return piece }
+        }
+        return nil
     }
 
     private mutating func made(in entry: OutboxEntry, _ table: OutboxEntries) -> Made? {
