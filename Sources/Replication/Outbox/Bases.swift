@@ -7,7 +7,6 @@ struct Bases {
     private struct Base: Identifiable {
         var id: UInt64
         var counter: UInt64
-        var isMessage: Bool
         /// Of a chunk its index.
         var index: UInt32?
     }
@@ -15,25 +14,26 @@ struct Bases {
     /// In the order made.
     private struct Known {
         var creations: [Base] = []
-        /// Each with its later pieces.
         var messages: [MessageID: [Base]] = [:]
+        /// Of streams, but for their beginnings.
+        var pieces: [MessageID: [Base]] = [:]
 
         mutating func add(_ entry: OutboxEntry) {
-            let isMessage = if case .messageSent = entry.event.content { true } else { false }
-            let base = Base(id: entry.id, counter: entry.origin.counter, isMessage: isMessage, index: entry.chunkIndex)
+            let base = Base(id: entry.id, counter: entry.origin.counter, index: entry.chunkIndex)
             switch entry.event.content {
             case .conversationCreated: creations.append(base)
             case .messageSent(let message): messages[message.id, default: []].append(base)
-            default: if let stream = entry.continuedStream { messages[stream, default: []].append(base) }
+            default: if let stream = entry.continuedStream { pieces[stream, default: []].append(base) }
             }
         }
 
         /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice. Nor does a later chunk, behind which
         /// one comes that was refused and is tried again.
         func base(under entry: OutboxEntry) -> Base? {
-            let named = entry.neededMessages.first.flatMap { messages[$0] } ?? []
-            let isOfStream = entry.continuedStream != nil, index = entry.chunkIndex ?? .max
-            let message = named.before(entry.id).last { base in isOfStream ? base.index.map { $0 < index } ?? true : base.isMessage }
+            let index = entry.chunkIndex ?? .max
+            let own = entry.continuedStream.flatMap { pieces[$0] } ?? []
+            if let piece = own.before(entry.id).last(where: { base in base.index.map { $0 < index } ?? true }) { return piece }
+            let message = entry.neededMessages.first.flatMap { messages[$0]?.before(entry.id).last }
             return message ?? creations.before(entry.id).last
         }
     }

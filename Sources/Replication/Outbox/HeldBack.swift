@@ -28,8 +28,7 @@ struct HeldBack {
     private struct Made {
         var creations: [OutboxEntry] = []
         var messages: [MessageID: [OutboxEntry]] = [:]
-        /// Of streams, but for their beginnings.
-        var pieces: [MessageID: [OutboxEntry]] = [:]
+        var chunks: [MessageID: [OutboxEntry]] = [:]
     }
 
     private let replica: ReplicaID
@@ -56,8 +55,6 @@ struct HeldBack {
             if bases.contains(where: { $0.isFailed || $0.isWaiting || failed.contains($0.id) }) { return fails(entry.orphaned) }
             waits = waits || !bases.isEmpty
         } else {
-            // Behind a piece that was refused the next would go on with whatever stream has the id there.
-            if let piece = piece(before: entry, table), piece.isRefused || failed.contains(piece.id) { return fails(entry.refusedWithBase) }
             waits = waits || isUnanswered(under: entry, table)
         }
         if waits { hold(entry) }
@@ -79,18 +76,19 @@ struct HeldBack {
     /// On what without an answer an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other.
     private mutating func bases(of entry: OutboxEntry, _ table: OutboxEntries) -> [OutboxEntry] {
         guard let made = made(in: entry, table) else { return [] }
+        let isApart = { (base: OutboxEntry) in base.state == .pending || base.origin.replica != entry.origin.replica }
         let lists = [made.creations] + entry.neededMessages.map { made.messages[$0] ?? [] }
-        return (lists.map { $0.before(entry.id).last } + [piece(before: entry, table)]).compactMap(\.self)
-            .filter { $0.isRefused || !$0.isFailed && ($0.state == .pending || $0.origin.replica != entry.origin.replica) }
+        let bases = lists.compactMap { $0.before(entry.id).last }.filter { $0.isRefused || !$0.isFailed && isApart($0) }
+        // Of the same lane one may have been refused and written again.
+        guard let chunk = Self.chunk(before: entry, made), isApart(chunk), chunk.isRefused || !chunk.isFailed else { return bases }
+        return bases + [chunk]
     }
 
-    /// Of a stream the piece on which another of its pieces goes on, but for its beginning.
-    private mutating func piece(before entry: OutboxEntry, _ table: OutboxEntries) -> OutboxEntry? {
-        guard let stream = entry.continuedStream, let pieces = made(in: entry, table)?.pieces[stream] else { return nil }
+    /// The chunk on which the next of a stream goes on.
+    private static func chunk(before entry: OutboxEntry, _ made: Made) -> OutboxEntry? {
+        guard let stream = entry.continuedStream, let chunks = made.chunks[stream] else { return nil }
         let index = entry.chunkIndex ?? .max
-        for piece in pieces.before(entry.id).reversed() {
-            guard let other = piece.chunkIndex, other >= index else { return piece }
-        }
+        for chunk in chunks.before(entry.id).reversed() where chunk.chunkIndex ?? .max < index { return chunk }
         return nil
     }
 
@@ -102,7 +100,8 @@ struct HeldBack {
             switch other.event.content {
             case .conversationCreated: new.creations.append(other)
             case .messageSent(let message): new.messages[message.id, default: []].append(other)
-            default: if let stream = other.continuedStream { new.pieces[stream, default: []].append(other) }
+            case .chunkAppended(let stream, _, _): new.chunks[stream, default: []].append(other)
+            default: break
             }
         }
         made[id] = new

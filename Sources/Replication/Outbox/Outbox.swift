@@ -212,7 +212,7 @@ final class Outbox {
         if gone.isEmpty { return (0, []) }
         let goneIDs = Set(gone.map(\.id))
         var orphans = resting(on: gone).map(\.refusedWithBase)
-        let waiting = Set(again)
+        let waiting = Set(again), orphanIDs = Set(orphans.map(\.id))
         let byConversation = Dictionary(grouping: gone, by: \.event.conversation), touched = Set(byConversation.keys)
         for (conversation, gone) in byConversation {
             let missing = Needed(gone)
@@ -224,7 +224,7 @@ final class Outbox {
                     entry.state = .failed(code: entry.codeWithoutBase, detail: "it depends on an event that was discarded")
                     entry.isWaiting = false
                     orphans.append(entry)
-                } else if waiting.contains(entry.id), entry.isUnanswered,
+                } else if waiting.contains(entry.id), entry.isUnanswered, !orphanIDs.contains(entry.id),
                     offers.contains(where: { $0.key != entry.origin.replica && $0.value.holdsBack(entry) })
                 {
                     orphans.append(entry.orphaned)

@@ -411,12 +411,12 @@ public final class ReplicaConnection: @unchecked Sendable {
             if events.isEmpty { break }
             perform(session.push(events))
         }
+        // Of what was found to rest on nothing.
+        tellSettled()
     }
 
     private func tellIfSettled() {
-        // A push tells of what it found to rest on nothing.
-        tellSettled()
-        guard isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered(in: scope) else { return }
+        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered(in: scope) else { return }
         // The line has brought all that the hub has.
         hasSettled = true
         try? replica.forgetBreaks()
