@@ -197,10 +197,12 @@ func withWorld(_ change: @escaping (inout HubOptions) -> Void = { _ in }, _ body
 }
 
 /// Waits until something holds, for as long as a machine busy with other tests may need.
-func eventually(isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool) async throws {
+func eventually(
+    isolation: isolated (any Actor)? = #isolation, fileID: String = #fileID, line: Int = #line, _ condition: () async throws -> Bool
+) async throws {
     for _ in 0..<12_000 {
         if try await condition() { return }
         try await Task.sleep(for: .milliseconds(5))
     }
-    Issue.record("it did not happen in a minute")
+    Issue.record("it did not happen in a minute: \(fileID):\(line)")
 }
