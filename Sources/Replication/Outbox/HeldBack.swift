@@ -4,7 +4,7 @@ internal import EventLog
 /// was made before it alone, and so nothing waits in a circle.
 ///
 /// - What was sent waits for what it rests on, where a hub lost that and it is offered anew, or it was sent under another id. The hub may know nothing of either,
-///   and something else under the same ids.
+///   and something else under the same ids. Where that was refused it fails.
 /// - What was not sent waits for the answer about a message that it speaks of: if that is refused it waits for it; had it been sent, it would change whatever
 ///   message has the id at the hub. And it waits for all before it that was sent under an id before, which may have to be sent anew.
 /// - What is behind one that waits, in its conversation, waits with it: it was said behind that, and may be meant for other ears. So does what is behind one
