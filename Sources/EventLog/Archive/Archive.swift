@@ -112,6 +112,12 @@ final class Archive: Sendable {
     static let verify = "; run `convstore verify`"
     static let salvage = "and `convstore export --salvage` for what is sound"
 
+    /// The first position and the bytes of the run in which a position lies; of the last run, should the archive end before it.
+    func run(containing position: Position, _ transaction: borrowing ReadTransaction) throws -> (position: Position, bytes: UnsafeRawBufferPointer)? {
+        guard let (key, value) = try transaction.floor(runs, Self.key(position: position)), key.count == 8 else { return nil }
+        return (UInt64(bigEndian: key.loadUnaligned(as: UInt64.self)), value)
+    }
+
     /// A hole in the archive (I2).
     func noRun(at position: Position) -> EventLogError { Self.damaged(path, "no run holds position \(position), though the archive reaches beyond it") }
 

@@ -19,9 +19,7 @@ final class ArchiveReader {
             return cache[0].run
         }
         let run = try archive.environment.read { transaction in
-            guard let bytes = try transaction.get(archive.runs, Archive.key(position: position)) else {
-                throw Archive.damaged(archive.path, "the run at position \(position) is missing")
-            }
+            guard let bytes = try transaction.get(archive.runs, Archive.key(position: position)) else { throw absent(position) }
             return try decode(bytes, position)
         }
         keep(run)
@@ -29,13 +27,9 @@ final class ArchiveReader {
     }
 
     private func decode(_ bytes: UnsafeRawBufferPointer, _ position: Position) throws -> DecodedRun {
-        do {
-            let run = try DecodedRun(bytes, at: position, decompressor: decompressor)
-            MappedPages.release(bytes)
-            return run
-        } catch let error as RunError {
-            throw Archive.damaged(archive.path, "\(error)")
-        }
+        let run = try typed { try DecodedRun(bytes, at: position, decompressor: decompressor) }
+        MappedPages.release(bytes)
+        return run
     }
 
     private func keep(_ run: DecodedRun) {
@@ -47,9 +41,8 @@ final class ArchiveReader {
     func run(containing position: Position) throws -> DecodedRun? {
         if let known = cache.first(where: { $0.position <= position && position < $0.position + Position($0.run.events.count) }) { return known.run }
         let found = try archive.environment.read { transaction -> DecodedRun? in
-            guard let (key, value) = try transaction.floor(archive.runs, Archive.key(position: position)), key.count == 8 else { return nil }
-            let start = UInt64(bigEndian: key.loadUnaligned(as: UInt64.self))
-            return try decode(value, start)
+            guard let (start, bytes) = try archive.run(containing: position, transaction) else { return nil }
+            return try decode(bytes, start)
         }
         guard let found, position < found.position + Position(found.events.count) else { return nil }
         keep(found)
@@ -62,19 +55,51 @@ final class ArchiveReader {
     func place(of seq: Seq, in places: LogPlaces) throws -> (run: DecodedRun, place: Int)? { try place(of: seq, places.id, places.slices) }
 
     private func place(of seq: Seq, _ log: LogID, _ slices: [LogRow.Slice]) throws -> (run: DecodedRun, place: Int)? {
+        guard let slice = Self.slice(of: seq, in: slices) else { return nil }
+        let run = try run(at: slice.run)
+        guard slice.index < run.slices.count, slice.is(run.slices[slice.index], of: log) else { throw disagreement(log, slice) }
+        return (run, run.slices[slice.index].range.lowerBound + Int(seq - slice.firstSeq))
+    }
+
+    /// An event's stamp. A run that is not at hand is not decoded for it: most of the time, and all of the memory, that takes is for the other events.
+    func stamp(of seq: Seq, in places: LogPlaces) throws -> EventStamp? {
+        guard let slice = Self.slice(of: seq, in: places.slices) else { return nil }
+        if cache.contains(where: { $0.position == slice.run }) {
+            return try place(of: seq, in: places).map { run, place in
+                let item = run.events[place]
+                return EventStamp(position: item.position, hlc: HLC(rawValue: item.hlc), replica: run.replicas[Int(item.replica)], counter: item.counter)
+            }
+        }
+        let found = try archive.environment.read { transaction in
+            guard let bytes = try transaction.get(archive.runs, Archive.key(position: slice.run)) else { throw absent(slice.run) }
+            return try typed { try DecodedRun.stamp(bytes, at: slice.run, slice: slice.index, event: Int(seq - slice.firstSeq), decompressor: decompressor) }
+        }
+        guard let found, slice.is(found.slice, of: places.id) else { throw disagreement(places.id, slice) }
+        return found.stamp
+    }
+
+    private static func slice(of seq: Seq, in slices: [LogRow.Slice]) -> LogRow.Slice? {
         var low = 0
         var high = slices.count
         while low < high {
             let middle = (low + high) / 2
             if slices[middle].firstSeq + Seq(slices[middle].count) <= seq { low = middle + 1 } else { high = middle }
         }
-        guard low < slices.count, slices[low].firstSeq <= seq else { return nil }
-        let slice = slices[low]
-        let run = try run(at: slice.run)
-        guard slice.index < run.slices.count, run.slices[slice.index].log == log, run.slices[slice.index].firstSeq == slice.firstSeq,
-            run.slices[slice.index].range.count == slice.count
-        else { throw Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree at seq \(slice.firstSeq)") }
-        return (run, run.slices[slice.index].range.lowerBound + Int(seq - slice.firstSeq))
+        return low < slices.count && slices[low].firstSeq <= seq ? slices[low] : nil
+    }
+
+    private func absent(_ position: Position) -> EventLogError { Archive.damaged(archive.path, "the run at position \(position) is missing") }
+
+    private func disagreement(_ log: LogID, _ slice: LogRow.Slice) -> EventLogError {
+        Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree at seq \(slice.firstSeq)")
+    }
+
+    private func typed<R>(_ body: () throws -> R) throws -> R {
+        do {
+            return try body()
+        } catch let error as RunError {
+            throw Archive.damaged(archive.path, "\(error)")
+        }
     }
 
     func messageIDs(of row: LogRow) throws -> Set<MessageID> {
@@ -87,9 +112,7 @@ final class ArchiveReader {
                 continue
             }
             try archive.environment.read { transaction in
-                guard let bytes = try transaction.get(archive.runs, Archive.key(position: slice.run)) else {
-                    throw Archive.damaged(archive.path, "the run at position \(slice.run) is missing")
-                }
+                guard let bytes = try transaction.get(archive.runs, Archive.key(position: slice.run)) else { throw absent(slice.run) }
                 do {
                     for id in try DecodedRun.messageIDs(bytes, at: slice.run, slice: slice.index) { result.insert(id) }
                 } catch is CodecError {
@@ -100,5 +123,12 @@ final class ArchiveReader {
             }
         }
         return result
+    }
+}
+
+extension LogRow.Slice {
+    /// Whether a run's slice is the one that the row of a log speaks of.
+    fileprivate func `is`(_ slice: DecodedRun.Slice, of log: LogID) -> Bool {
+        slice.log == log && slice.firstSeq == firstSeq && slice.range.count == count
     }
 }

@@ -50,6 +50,18 @@ extension DecodedRun {
         }
     }
 
+    /// One event's stamp, and the slice that it is of; `nil`: the run has no such event.
+    ///
+    /// - Parameter index: the event's among those of its slice.
+    static func stamp(
+        _ bytes: UnsafeRawBufferPointer, at position: Position, slice: Int, event index: Int, decompressor: ZstdDecompressor
+    ) throws -> (slice: Slice, stamp: EventStamp)? {
+        try withColumns(bytes, at: position, decompressor) { header, columns in
+            var reader = try RunColumnReader(header, ids: header.ids(in: bytes, at: position), columns: columns.bytes)
+            return try reader.readStamp(slice: slice, event: index, from: position)
+        }
+    }
+
     private static func withColumns<R>(
         _ bytes: UnsafeRawBufferPointer, at position: Position, _ decompressor: ZstdDecompressor, _ body: (Header, ByteReader) throws -> R
     ) throws -> R {

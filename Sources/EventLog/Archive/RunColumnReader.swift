@@ -99,15 +99,13 @@ struct RunColumnReader {
     ///
     /// - Parameter items: room for the header's number of events; all of it is filled unless this throws.
     mutating func readEvents(into items: UnsafeMutableBufferPointer<DecodedRun.Item>) throws(CodecError) {
-        for (number, head) in heads.enumerated() {
-            let firstSeq = try directory.varint()
-            let count = try directory.varint()
-            guard count > 0, count <= UInt64(eventCount - filled), firstSeq < 1 << 60 else { throw CodecError(.badValue) }
-            slices.append(DecodedRun.Slice(log: try log(head), firstSeq: firstSeq, range: filled..<filled + Int(count)))
+        for number in heads.indices {
+            let slice = try nextSlice(number)
+            slices.append(slice)
             recent.removeAll(keepingCapacity: true)
-            (replica, time, lastTarget) = (.max, 0, 0)
-            targetIDs.begin(first: firstSeq, count: Int(count))
-            for seq in firstSeq..<firstSeq + count {
+            (time, lastTarget) = (0, 0)
+            targetIDs.begin(first: slice.firstSeq, count: slice.range.count)
+            for seq in slice.firstSeq..<slice.endSeq {
                 items.initializeElement(at: filled, to: try item(seq, number))
                 filled += 1
             }
@@ -115,6 +113,14 @@ struct RunColumnReader {
         guard filled == eventCount, textOffset == textBytes, restOffset == rest.count, kinds.isAtEnd, flags.isAtEnd else {
             throw CodecError(.badValue)
         }
+    }
+
+    private mutating func nextSlice(_ number: Int) throws(CodecError) -> DecodedRun.Slice {
+        let firstSeq = try directory.varint()
+        let count = try directory.varint()
+        guard count > 0, count <= UInt64(eventCount - filled), firstSeq < 1 << 60 else { throw CodecError(.badValue) }
+        replica = .max
+        return DecodedRun.Slice(log: try log(heads[number]), firstSeq: firstSeq, range: filled..<filled + Int(count))
     }
 
     private mutating func log(_ head: UInt64) throws(CodecError) -> LogID {
@@ -159,17 +165,8 @@ struct RunColumnReader {
 
     @inline(__always)
     private mutating func readOrigin(of item: inout DecodedRun.Item, _ flag: UInt8) throws(CodecError) {
-        if flag & RunEncoder.Flag.replica != 0 {
-            let number = try replicaColumn.varint()
-            guard number < UInt64(replicas.count) else { throw CodecError(.badValue) }
-            replica = UInt32(number)
-        }
-        guard replica != .max else { throw CodecError(.badValue) }
+        item.counter = try readLane(Int(item.slice), flag)
         item.replica = replica
-        let slice = Int(item.slice)
-        item.counter = lanes[Int(replica)].slice == slice ? lanes[Int(replica)].next : 1
-        if flag & RunEncoder.Flag.counter != 0 { item.counter &+= try counters.varint() }
-        lanes[Int(replica)] = (slice, item.counter &+ 1)
         let step = try times.varint()
         if step == 0 {
             item.isHubTime = true
@@ -178,6 +175,21 @@ struct RunColumnReader {
             item.originHLC = time << 16
             if flag & RunEncoder.Flag.originCounter != 0 { item.originHLC |= (try originCounters.varint()) & 0xFFFF }
         }
+    }
+
+    /// The next event's counter; `replica` is then who made it.
+    @inline(__always)
+    private mutating func readLane(_ slice: Int, _ flag: UInt8) throws(CodecError) -> UInt64 {
+        if flag & RunEncoder.Flag.replica != 0 {
+            let number = try replicaColumn.varint()
+            guard number < UInt64(replicas.count) else { throw CodecError(.badValue) }
+            replica = UInt32(number)
+        }
+        guard replica != .max else { throw CodecError(.badValue) }
+        var counter = lanes[Int(replica)].slice == slice ? lanes[Int(replica)].next : 1
+        if flag & RunEncoder.Flag.counter != 0 { counter &+= try counters.varint() }
+        lanes[Int(replica)] = (slice, counter &+ 1)
+        return counter
     }
 
     @inline(__always)
@@ -275,8 +287,7 @@ struct RunColumnReader {
         var next: [Int] = []
         next.reserveCapacity(slices.count)
         for slice in slices { next.append(slice.range.lowerBound) }
-        var hubTime: UInt64 = 0
-        var hubCounter: UInt16 = 0
+        var clock = HubClock()
         while order.count < filled {
             let slice = try orderSlices.varint()
             guard slice < UInt64(slices.count) else { throw CodecError(.badValue) }
@@ -284,11 +295,7 @@ struct RunColumnReader {
             let first = next[Int(slice)]
             guard count < UInt64(slices[Int(slice)].range.upperBound - first) else { throw CodecError(.badValue) }
             for place in first...first + Int(count) {
-                let step = try hubTimes.varint()
-                let counter = UInt16(truncatingIfNeeded: try hubCounters.varint())
-                hubCounter = step == 0 ? hubCounter &+ counter : counter
-                hubTime = (hubTime &+ step) & 0xFFFF_FFFF_FFFF
-                items[place].hlc = hubTime << 16 | UInt64(hubCounter)
+                items[place].hlc = try nextHubTime(&clock)
                 if items[place].isHubTime { items[place].originHLC = items[place].hlc }
                 items[place].position = position + UInt64(order.count)
                 order.append(UInt32(place))
@@ -296,5 +303,58 @@ struct RunColumnReader {
             next[Int(slice)] = first + Int(count) + 1
         }
         return order
+    }
+
+    private struct HubClock {
+        var time: UInt64 = 0
+        var counter: UInt16 = 0
+    }
+
+    @inline(__always)
+    private mutating func nextHubTime(_ clock: inout HubClock) throws(CodecError) -> UInt64 {
+        let step = try hubTimes.varint()
+        let counter = UInt16(truncatingIfNeeded: try hubCounters.varint())
+        clock.counter = step == 0 ? clock.counter &+ counter : counter
+        clock.time = (clock.time &+ step) & 0xFFFF_FFFF_FFFF
+        return clock.time << 16 | UInt64(clock.counter)
+    }
+}
+
+extension RunColumnReader {
+    /// Reads of one event no more than its stamp, and of those before it what that rests on: instead of ``readEvents(into:)`` and what follows it.
+    ///
+    /// - Parameter index: the event's among those of its slice.
+    /// - Returns: the slice, too; `nil`: there is no such event.
+    mutating func readStamp(slice number: Int, event index: Int, from position: Position) throws(CodecError) -> (slice: DecodedRun.Slice, EventStamp)? {
+        guard heads.indices.contains(number), index >= 0 else { return nil }
+        for earlier in 0..<number {
+            let count = try nextSlice(earlier).range.count
+            for _ in 0..<count { _ = try readLane(earlier, try flags.byte()) }
+            filled += count
+        }
+        let slice = try nextSlice(number)
+        guard index < slice.range.count else { return nil }
+        for _ in 0..<index { _ = try readLane(number, try flags.byte()) }
+        let counter = try readLane(number, try flags.byte())
+        let (place, hlc) = try readCommit(slice: number, event: index)
+        return (slice, EventStamp(position: position + place, hlc: HLC(rawValue: hlc), replica: replicas[Int(replica)], counter: counter))
+    }
+
+    /// How many events of the run were committed before one, and the hub's time of it.
+    private mutating func readCommit(slice number: Int, event index: Int) throws(CodecError) -> (place: UInt64, hlc: UInt64) {
+        var place: UInt64 = 0
+        var ofSlice: UInt64 = 0
+        var clock = HubClock()
+        while true {
+            let isOfSlice = try orderSlices.varint() == UInt64(number)
+            let more = try orderCounts.varint()
+            guard more < UInt64(eventCount) - place else { throw CodecError(.badValue) }
+            for _ in 0...more {
+                let hlc = try nextHubTime(&clock)
+                if isOfSlice, ofSlice == UInt64(index) { return (place, hlc) }
+                place += 1
+                if isOfSlice { ofSlice += 1 }
+            }
+        }
     }
 }

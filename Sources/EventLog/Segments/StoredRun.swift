@@ -16,8 +16,7 @@ extension EventStore {
         try checkOpen()
         let decompressor = ZstdDecompressor()
         return try archive.environment.read { [archive] transaction in
-            guard let (key, value) = try transaction.floor(archive.runs, Archive.key(position: position)), key.count == 8 else { return nil }
-            let first = UInt64(bigEndian: key.loadUnaligned(as: UInt64.self))
+            guard let (first, value) = try archive.run(containing: position, transaction) else { return nil }
             do {
                 let (events, slices) = try DecodedRun.directory(value, at: first, decompressor: decompressor)
                 guard position >= first, position - first < Position(events) else { return nil }

@@ -44,23 +44,24 @@ extension EventStore {
         for place in places { try body(place) }
     }
 
-    /// The first event of a log that stands after a position; `nil` if the log has none there.
-    ///
-    /// - Parameter isRunEnd: whether a run of the archive begins behind the position: then none has to be read.
-    package func firstSeq(of log: LogID, after position: Position, isRunEnd: Bool = false) throws -> Seq? {
+    /// The first event of a log that stands after a position; `nil` if the log has none there. Reads at most the run in which the position lies.
+    package func firstSeq(of log: LogID, after position: Position) throws -> Seq? {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
         let (_, first, positions) = tailPlaces(of: log)
-        let (places, archived) = try archive.environment.read { [archive] in (try archive.places(log, $0), try archive.state($0).position) }
-        if let slices = places?.slices, position < archived {
+        let (places, runNext) = try archive.environment.read { [archive] transaction -> (LogPlaces?, Position?) in
+            guard try position < archive.state(transaction).position else { return (nil, nil) }
+            return (try archive.places(log, transaction), try archive.run(containing: position + 1, transaction)?.position)
+        }
+        if let slices = places?.slices {
             var low = 0
             var high = slices.count
             while low < high {
                 let middle = (low + high) / 2
                 if slices[middle].run <= position { low = middle + 1 } else { high = middle }
             }
-            // The slice before may go on behind the position; the next one stands behind it whole.
-            if low > 0, !isRunEnd, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
+            // The slice before goes on behind the position at most in the run in which the next event of all stands; the next slice stands behind it whole.
+            if low > 0, slices[low - 1].run == runNext, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
             if low < slices.count { return slices[low].firstSeq }
         }
         let index = Self.count(of: positions, upTo: position)
@@ -70,7 +71,6 @@ extension EventStore {
     private func firstSeq(of log: LogID, in slice: LogRow.Slice, after position: Position) throws -> Seq? {
         try withReader { reader in
             let run = try reader.run(at: slice.run)
-            guard position < run.position + Position(run.events.count) - 1 else { return nil }
             guard slice.index < run.slices.count, run.slices[slice.index].log == log else {
                 throw Archive.damaged(archive.path, "the row of log \(log) and the run at position \(slice.run) disagree")
             }

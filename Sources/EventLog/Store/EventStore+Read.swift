@@ -103,6 +103,20 @@ extension EventStore {
         return found
     }
 
+    /// The stamp of one event; `nil` if the log has no such seq. A hundredth of ``event(in:at:)`` where that has to decode a run.
+    package func stamp(in log: LogID, at seq: Seq) throws -> EventStamp? {
+        try checkOpen()
+        // The tail first: what a flush moves meanwhile is then seen in both places.
+        let (snapshot, first, positions) = tailPlaces(of: log)
+        if let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }), let found = try withReader({ try $0.stamp(of: seq, in: places) }) {
+            return found
+        }
+        guard seq >= first, seq - first < UInt64(positions.count), let (frame, index) = snapshot.frame(of: positions[Int(seq - first)]) else { return nil }
+        let envelope = try frame.envelope(index)
+        return EventStamp(
+            position: positions[Int(seq - first)], hlc: envelope.hlc, replica: envelope.origin.replica, counter: envelope.origin.counter)
+    }
+
     /// A range of a log's events, ascending or descending, at most `limit`. Decompresses only the runs, and the frames of texts, that it needs.
     public func events(in log: LogID, range: ClosedRange<Seq> = 1...Seq.max, isReversed: Bool = false, limit: Int = .max) throws -> [RecordedEvent] {
         var result: [RecordedEvent] = []

@@ -147,10 +147,8 @@ extension HubConnection {
     /// What the replica did not name it does not have, but for what an earlier session has told that it sent.
     private func endComparison(_ identity: Identity) throws {
         var part = 0..<0
-        // Mostly one position: where a run ended.
-        var ends: [Position: Bool] = [:]
         for entry in try awaited ?? all(identity) {
-            guard let from = try named[entry.log] ?? first(of: entry, &ends), visibleSeq(entry.log) >= from else { continue }
+            guard let from = try named[entry.log] ?? first(of: entry), visibleSeq(entry.log) >= from else { continue }
             let place = feed.waiting
             try want(entry.log, from: from)
             if entry.isPart { part = (part.isEmpty ? place : part.lowerBound)..<feed.waiting }
@@ -170,11 +168,8 @@ extension HubConnection {
         }.map { Awaited(log: $0.log, reach: 0, isPart: false) }
     }
 
-    private func first(of entry: Awaited, _ runEnds: inout [Position: Bool]) throws -> Seq? {
+    private func first(of entry: Awaited) throws -> Seq? {
         if entry.reach == 0 { return PlantedBug.forgetUncovered.isPlanted && awaited != nil ? nil : 1 }
-        let store = hub.store.log
-        let isEnd = try runEnds[entry.reach] ?? (store.storedRun(containing: entry.reach + 1)?.firstPosition == entry.reach + 1)
-        runEnds[entry.reach] = isEnd
-        return try store.firstSeq(of: entry.log, after: entry.reach, isRunEnd: isEnd)
+        return try hub.store.log.firstSeq(of: entry.log, after: entry.reach)
     }
 }

@@ -44,7 +44,7 @@ extension HubConnection {
     private func holds(_ event: HeldEvent?) throws -> Bool {
         guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
-        return try hub.store.log.event(in: event.log, at: event.seq).map { HeldEvent($0) } == event
+        return try hub.store.log.stamp(in: event.log, at: event.seq).map { HeldEvent($0, log: event.log, seq: event.seq) } == event
     }
 
     /// Whether the log of heads that this hub has signed begins with the part that the peer has seen signed: not so if it was set back, and has signed
@@ -138,7 +138,7 @@ extension HubConnection {
                 awaited.append(Awaited(log: change.log, reach: 0, isPart: false))
             } else {
                 // Where it stood at the cursor.
-                let last = try first.map { try hub.store.log.event(in: change.log, at: $0 - 1)?.position ?? 0 } ?? end
+                let last = try first.map { try hub.store.log.stamp(in: change.log, at: $0 - 1)?.position ?? 0 } ?? end
                 let reach = progress.reach(last)
                 if end <= reach { continue }
                 awaited.append(Awaited(log: change.log, reach: reach, isPart: first == nil && last >= progress.partFrom))
@@ -153,7 +153,7 @@ extension HubConnection {
     /// The position of the last event of a log that the user may see: for who left not the log's, which goes on.
     private func end(of change: HubIndex.Change) throws -> Position {
         guard change.joinedSeq == 0, change.leftSeq > 0 else { return change.lastPosition }
-        return try hub.store.log.event(in: change.log, at: change.leftSeq)?.position ?? change.lastPosition
+        return try hub.store.log.stamp(in: change.log, at: change.leftSeq)?.position ?? change.lastPosition
     }
 
     func offer(_ log: LogID) throws -> HeadsFrame.Item? {

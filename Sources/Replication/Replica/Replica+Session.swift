@@ -150,8 +150,8 @@ extension Replica {
             if place >= store.log.lastPosition {
                 let previews = state.previews
                 try state.coverNewest { event in
-                    let held = try store.log.event(in: event.log, at: event.seq) ?? previews.event(in: event.log, at: event.seq)
-                    return held.map { HeldEvent($0) } == event
+                    let held = try store.log.stamp(in: event.log, at: event.seq).map { HeldEvent($0, log: event.log, seq: event.seq) }
+                    return (held ?? previews.event(in: event.log, at: event.seq).map { HeldEvent($0) }) == event
                 }
                 hadHealed = state.damaged.hasHealed
                 state.damaged.forgetHealed()

@@ -13,17 +13,17 @@ enum Fate {
 extension Previews {
     /// What became of an event, as far as what is held tells: while more comes, what is lost may come again.
     func fate(of event: RecordedEvent, in log: EventStore) throws -> Fate {
-        var held: RecordedEvent?
+        var held: HeldEvent?
         if try event.seq <= log.lastSeq(of: event.log) {
-            held = try log.event(in: event.log, at: event.seq)
+            held = try log.stamp(in: event.log, at: event.seq).map { HeldEvent($0, log: event.log, seq: event.seq) }
         } else if event.seq <= baseSeq(of: event.log) {
             if lastSeqOfFirst(event.log) > 0 { return .outOfSight }
             return isTold(event).map { $0 ? .held : .lost } ?? .unknown
         } else {
-            held = self.event(in: event.log, at: event.seq)
+            held = self.event(in: event.log, at: event.seq).map { HeldEvent($0) }
         }
         // An erased body says nothing else than the one that it was.
-        return held.map { HeldEvent($0) } == HeldEvent(event) ? .held : .lost
+        return held == HeldEvent(event) ? .held : .lost
     }
 }
 

@@ -114,6 +114,10 @@ package struct HeldEvent: Hashable, Sendable {
     package init(_ event: RecordedEvent) {
         self.init(log: event.log, seq: event.seq, hlc: event.hlc, replica: event.origin.replica, counter: event.origin.counter)
     }
+
+    package init(_ stamp: EventStamp, log: LogID, seq: Seq) {
+        self.init(log: log, seq: seq, hlc: stamp.hlc, replica: stamp.replica, counter: stamp.counter)
+    }
 }
 
 package struct Welcome: Hashable, Sendable {

@@ -155,6 +155,33 @@ import Testing
         }
     }
 
+    @Test("an event's stamp, read alone, is what the whole run says of it", arguments: 0..<40)
+    func stamps(_ seed: Int) throws {
+        var random = Random(state: UInt64(seed))
+        let sample = Sample(&random, count: 1 + random.below(300), isOdd: seed % 2 == 1, isNumbered: seed % 3 == 0)
+        let bytes = try Self.encoded(sample).bytes
+        let run = try Self.decoded(bytes)
+        let decompressor = ZstdDecompressor()
+        func stamp(_ slice: Int, _ event: Int) throws -> (slice: DecodedRun.Slice, stamp: EventStamp)? {
+            try bytes.withUnsafeBytes { try DecodedRun.stamp($0, at: Self.position, slice: slice, event: event, decompressor: decompressor) }
+        }
+        for (number, slice) in run.slices.enumerated() {
+            for (index, place) in slice.range.enumerated() {
+                let found = try #require(try stamp(number, index))
+                let envelope = run.envelope(at: place)
+                #expect(
+                    found.stamp
+                        == EventStamp(
+                            position: run.events[place].position, hlc: envelope.hlc, replica: envelope.origin.replica, counter: envelope.origin.counter))
+                #expect(found.slice.log == slice.log && found.slice.firstSeq == slice.firstSeq && found.slice.range == slice.range)
+            }
+            #expect(try stamp(number, slice.range.count) == nil)
+            #expect(try stamp(number, -1) == nil)
+        }
+        #expect(try stamp(run.slices.count, 0) == nil)
+        #expect(try stamp(-1, 0) == nil)
+    }
+
     @Test("a numbered run is the same run")
     func numbering() throws {
         var one = Random(state: 99)
@@ -180,6 +207,11 @@ import Testing
             for place in run.events.indices {
                 _ = try? run.recorded(at: place)
                 _ = try? run.effect(at: place)
+            }
+            for (number, slice) in run.slices.enumerated() {
+                _ = try? bytes.withUnsafeBytes {
+                    try DecodedRun.stamp($0, at: position, slice: number, event: slice.range.count - 1, decompressor: ZstdDecompressor())
+                }
             }
             return try isEqual(run, sample)
         } catch {
