@@ -74,6 +74,35 @@ import Testing
         try again.close()
     }
 
+    @Test("What stands behind a position costs no older run, and a stamp no texts: neither notices that these are damaged")
+    func cost() throws {
+        let store = try EventStore.open(at: directory.store)
+        var ends: [Position] = []
+        for round in 0..<3 as Range<UInt64> {
+            if round == 0 { for number in 1...3 as ClosedRange<UInt64> { _ = try store.appendBlocking([created(number)]) } }
+            _ = try store.appendBlocking([sent(round * 10 + 1, in: round + 1, "words"), sent(round * 10 + 2, in: 3, "more")])
+            try store.flush()
+            ends.append(store.lastPosition)
+        }
+        let last = try #require(try store.stamp(in: .conversation(conversation(1)), at: 2))
+        try store.close()
+        // The last byte is of the texts.
+        _ = try EventStore.damageRun(at: directory.store, number: 0) { $0[$0.count - 1] ^= 0x10 }
+        var again = try EventStore.open(at: directory.store)
+        #expect(try again.stamp(in: .conversation(conversation(1)), at: 2) == last)
+        #expect(throws: EventLogError.self) { try again.event(in: .conversation(conversation(1)), at: 2) }
+        try again.close()
+        _ = try EventStore.damageRun(at: directory.store, number: 0) { $0[$0.count / 2] ^= 0x10 }
+        again = try EventStore.open(at: directory.store)
+        defer { try? again.close() }
+        #expect(try again.firstSeq(of: .conversation(conversation(1)), after: ends[0]) == nil)
+        #expect(try again.firstSeq(of: .conversation(conversation(1)), after: ends[0] + 1) == nil)
+        #expect(try again.firstSeq(of: .conversation(conversation(2)), after: ends[0]) == 2)
+        #expect(try again.firstSeq(of: .conversation(conversation(3)), after: ends[0] + 1) == 3)
+        #expect(throws: EventLogError.self) { try again.firstSeq(of: .conversation(conversation(1)), after: ends[0] - 1) }
+        #expect(throws: EventLogError.self) { try again.stamp(in: .conversation(conversation(1)), at: 2) }
+    }
+
     @Test("People come with when they joined and left")
     func people() throws {
         let store = try EventStore.open(at: directory.store)
