@@ -103,12 +103,14 @@ extension EventStore {
         return found
     }
 
-    /// The stamp of one event; `nil` if the log has no such seq. A hundredth of ``event(in:at:)`` where that has to decode a run.
+    /// The stamp of one event; `nil` if the log has no such seq. Reads a run's columns for it, and decodes none.
     package func stamp(in log: LogID, at seq: Seq) throws -> EventStamp? {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
         let (snapshot, first, positions) = tailPlaces(of: log)
-        if let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }), let found = try withReader({ try $0.stamp(of: seq, in: places) }) {
+        if let places = try archive.environment.read({ [archive] in try archive.places(log, $0) }),
+            let found = try withReader({ try $0.stamp(of: seq, in: places) })
+        {
             return found
         }
         guard seq >= first, seq - first < UInt64(positions.count), let (frame, index) = snapshot.frame(of: positions[Int(seq - first)]) else { return nil }
