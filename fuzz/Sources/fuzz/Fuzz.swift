@@ -49,10 +49,19 @@ private enum Fuzz {
         mend(&bytes)
         bytes.withUnsafeBytes { bytes in
             for slice in 0..<3 { _ = try? DecodedRun.messageIDs(bytes, at: 1, slice: slice) }
+            for slice in 0..<3 { _ = try? DecodedRun.stamp(bytes, at: 1, slice: slice, event: 3, decompressor: decompressor) }
             guard let run = try? DecodedRun(bytes, at: 1, decompressor: decompressor) else { return }
             for place in run.events.indices {
                 _ = try? run.recorded(at: place)
                 _ = try? run.effect(at: place)
+            }
+            for (number, slice) in run.slices.enumerated() {
+                let item = run.events[slice.range.upperBound - 1]
+                let alone = try? DecodedRun.stamp(bytes, at: 1, slice: number, event: slice.range.count - 1, decompressor: decompressor)
+                precondition(
+                    alone?.stamp
+                        == EventStamp(position: item.position, hlc: HLC(rawValue: item.hlc), replica: run.replicas[Int(item.replica)], counter: item.counter),
+                    "a stamp that the run does not bear out")
             }
         }
     }
