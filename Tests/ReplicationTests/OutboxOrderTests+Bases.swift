@@ -230,4 +230,54 @@ extension OutboxOrderTests {
             #expect(outbox.entries.allSatisfy { $0.isFailed })
         }
     }
+
+    @Test("a chunk that was sent under an id before fails at once with the one before it, which is tried again") func chunkOfBefore() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), stream = MessageID.random()
+            func chunk(_ index: UInt32, _ identity: ReplicaIdentity, _ state: OutboxEntry.State) -> OutboxEntry {
+                Self.entry(UInt64(index) + 1, in: chat, .chunkAppended(message: stream, index: index, text: "text"), of: identity, state)
+            }
+            var last = chunk(2, Self.before, .sent)
+            last.restsOn = 2
+            let outbox = Outbox(
+                side,
+                [
+                    chunk(0, Self.present, .failed(code: "", detail: "")), chunk(1, Self.before, .sent), last,
+                    Self.entry(4, in: chat, Self.text(.random()), of: Self.present, .sent),
+                ], identity: Self.present)
+            #expect(try outbox.retry([1]).count == 1)
+            #expect(outbox.entries.map(\.isFailed) == [false, true, true, false])
+        }
+    }
+
+    @Test("an entry that a hub says it has recorded, and then refuses, is unanswered when it is tried again") func acceptedAndRefused() async throws {
+        try await withSide { (side: SideStore) throws in
+            let outbox = Outbox(side, [Self.entry(1, in: .random(), Self.text(.random()), of: Self.present, .sent)], identity: Self.present)
+            let (log, origin) = (outbox.entries[0].event.log, outbox.entries[0].origin)
+            func answer(_ accepted: [Accepted], _ refused: [Refused]) throws {
+                _ = try outbox.answered(accepted, refused, newNonce: { Self.present.nonce }, standing: { _ in .awaited })
+            }
+            func accepted(_ counter: UInt64, seq: Seq) -> Accepted {
+                Accepted(log: log, replica: origin.replica, counter: counter, seq: seq, hlc: origin.hlc, isDuplicate: seq == 0)
+            }
+            func tryAgain() throws {
+                #expect(outbox.entries[0].isFailed)
+                #expect(try outbox.retry(nil).count == 1)
+                let flight = try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events
+                #expect(Self.numbers(flight, outbox) == [1] && outbox.entries[0].isUnanswered)
+            }
+            try answer([accepted(origin.counter, seq: 9)], [])
+            #expect(!outbox.entries[0].isUnanswered)
+            try answer([], [Refused(log: log, replica: origin.replica, counter: origin.counter, code: "too_large", detail: "")])
+            try tryAgain()
+            let next = outbox.entries[0].origin.counter
+            try answer([accepted(next, seq: 9)], [])
+            try answer([accepted(next, seq: 0)], [])
+            try tryAgain()
+            let last = outbox.entries[0].origin.counter
+            try answer([accepted(last, seq: 9)], [])
+            try answer([], [Refused(log: log, replica: origin.replica, counter: last, code: RefusalCode.originConflict.rawValue, detail: "")])
+            #expect(Self.numbers(try outbox.take(bytesMax: 1 << 20, eventsMax: 100).events, outbox) == [1] && outbox.entries[0].isUnanswered)
+        }
+    }
 }

@@ -278,4 +278,31 @@ import Testing
             #expect(outbox.entries.map(\.id) == Array(1...7))
         }
     }
+
+    @Test("what a hub lost stays behind what its lane sent before it and is there still, also where it is offered anew")
+    func lostBehindUnanswered() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random()
+            let entries = [
+                Self.entry(3, in: chat, Self.text(.random()), of: Self.before, .sent), Self.entry(5, in: chat, Self.text(.random()), of: Self.before, .sent),
+            ]
+            let lost = (1...7).filter { $0 % 2 == 0 }.map { Self.entry(UInt64($0), in: chat, Self.text(.random()), of: Self.before, .sent).recorded }
+            let outbox = Outbox(side, entries, identity: Self.present)
+            try outbox.putFirst(lost)
+            #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [2, 3, 4, 5, 6])
+            #expect(outbox.entries.map(\.state) == [.pending, .sent, .pending, .sent, .pending])
+        }
+    }
+
+    @Test("what was made behind one that is in the outbox already goes behind it") func lostBehindTwin() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), message = MessageID.random()
+            let entries = (1...4).map { Self.entry($0, in: chat, Self.text($0 == 3 ? message : .random()), of: Self.present, .pending) }
+            let edit = Self.entry(9, in: chat, .messageEdited(message: message, text: "other"), of: Self.before, .sent)
+            let elsewhere = Self.entry(8, in: .random(), Self.text(.random()), of: Self.before, .sent)
+            let outbox = Outbox(side, entries, identity: Self.present)
+            try outbox.putFirst([entries[2], elsewhere, edit].map(\.recorded))
+            #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [8, 1, 2, 3, 9, 4])
+        }
+    }
 }

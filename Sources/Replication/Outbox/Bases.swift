@@ -27,8 +27,8 @@ struct Bases {
             }
         }
 
-        /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice. Nor does a later chunk, behind which
-        /// one comes that was refused and is tried again.
+        /// What was made behind an entry bears it as little as what others made: a conversation may have been made twice. Nor does a chunk of a greater index:
+        /// one that was refused and is tried again comes behind those that followed it.
         func base(under entry: OutboxEntry) -> Base? {
             let index = entry.chunkIndex ?? .max
             let own = entry.continuedStream.flatMap { pieces[$0] } ?? []
@@ -75,6 +75,15 @@ extension OutboxEntry {
     }
 
     var chunkIndex: UInt32? { if case .chunkAppended(_, let index, _) = event.content { index } else { nil } }
+
+    /// The chunk on which a later piece of a stream goes on.
+    ///
+    /// - Parameter chunks: of each stream, in the order made.
+    func chunk(before chunks: [MessageID: [OutboxEntry]]) -> OutboxEntry? {
+        guard let stream = continuedStream, let own = chunks[stream] else { return nil }
+        let index = chunkIndex ?? .max
+        return own.before(id).last { $0.chunkIndex ?? .max < index }
+    }
 }
 
 extension Array where Element: Identifiable, Element.ID == UInt64 {

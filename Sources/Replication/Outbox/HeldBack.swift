@@ -73,23 +73,16 @@ struct HeldBack {
         if entry.state == .sent { ofLog[entry.event.log] = min(ofLog[entry.event.log] ?? .max, entry.id) }
     }
 
-    /// On what without an answer an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other.
+    /// On what without an answer, or refused, an entry rests that was sent, but for what its `rests_on` tells of: a hub refuses the one with the other.
     private mutating func bases(of entry: OutboxEntry, _ table: OutboxEntries) -> [OutboxEntry] {
         guard let made = made(in: entry, table) else { return [] }
+        // In the same lane it would be named.
         let isApart = { (base: OutboxEntry) in base.state == .pending || base.origin.replica != entry.origin.replica }
         let lists = [made.creations] + entry.neededMessages.map { made.messages[$0] ?? [] }
         let bases = lists.compactMap { $0.before(entry.id).last }.filter { $0.isRefused || !$0.isFailed && isApart($0) }
         // Of the same lane one may have been refused and written again.
-        guard let chunk = Self.chunk(before: entry, made), isApart(chunk), chunk.isRefused || !chunk.isFailed else { return bases }
+        guard let chunk = entry.chunk(before: made.chunks), isApart(chunk), chunk.isRefused || !chunk.isFailed else { return bases }
         return bases + [chunk]
-    }
-
-    /// The chunk on which the next of a stream goes on.
-    private static func chunk(before entry: OutboxEntry, _ made: Made) -> OutboxEntry? {
-        guard let stream = entry.continuedStream, let chunks = made.chunks[stream] else { return nil }
-        let index = entry.chunkIndex ?? .max
-        for chunk in chunks.before(entry.id).reversed() where chunk.chunkIndex ?? .max < index { return chunk }
-        return nil
     }
 
     private mutating func made(in entry: OutboxEntry, _ table: OutboxEntries) -> Made? {

@@ -82,7 +82,7 @@ extension Outbox {
             guard var entry = table.entry(answer.log, answer.replica, answer.counter) else { continue }
             // A repeat of nothing that this user may see: a hub that was set back says so of an old counter, in a conversation that it does not know.
             if answer.isDuplicate, answer.seq == 0 {
-                entry.state = .failed(code: RefusalCode.unknownConversation.rawValue, detail: "what it repeats is not in sight")
+                entry.fail(.failed(code: RefusalCode.unknownConversation.rawValue, detail: "what it repeats is not in sight"))
                 outcome.failed.append(entry)
                 continue
             }
@@ -107,13 +107,14 @@ extension Outbox {
             if PlantedBug.dropRefused.isPlanted {
                 outcome.gone.append(entry)
             } else {
-                entry.state = .failed(code: answer.code, detail: answer.detail)
+                entry.fail(.failed(code: answer.code, detail: answer.detail))
                 outcome.failed.append(entry)
             }
         }
         let next = reborn ?? identity
         for var entry in conflicts {
             entry.state = .pending
+            (entry.accepted, entry.isElsewhere) = (nil, false)
             entry.wasSent = true
             entry.origin = Origin(replica: next.replica, counter: 0, hlc: entry.origin.hlc)
             entry.nonce = next.nonce

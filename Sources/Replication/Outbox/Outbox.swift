@@ -66,18 +66,17 @@ final class Outbox {
     }
 
     /// Takes events back that a hub had accepted and lost, or of which somebody said so who cannot be believed: before all others, also those that were sent
-    /// since, which may rest on them; so all entries get other ids, and this is for an outbox that nobody has looked into. In one transaction with what
-    /// `write` writes.
+    /// since, which may rest on them, but for what was sent before them (``with(first:sentNonce:wasSent:)``). So all entries get other ids, and this is for an
+    /// outbox that nobody has looked into. In one transaction with what `write` writes.
     ///
     /// They are new events of this identity's lanes, which must be a new one if there are any.
     ///
-    /// - Parameter sentNonce: what the replica id was made of under which some were sent that `wasSent` names: these are sent again as they were, each before
-    ///   what its lane has behind it.
+    /// - Parameter sentNonce: what the replica id was made of under which some were sent that `wasSent` names: these are sent again as they were.
     func putFirst(
         _ given: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false },
         write: (inout SideStore.Writing) throws -> Void = { _ in }
     ) throws {
-        guard let all = withFirst(given, sentNonce: sentNonce, wasSent: wasSent) else { return try side.write { try write(&$0) } }
+        guard let all = with(first: given, sentNonce: sentNonce, wasSent: wasSent) else { return try side.write { try write(&$0) } }
         let old = entries
         try side.write { transaction in
             try write(&transaction)
@@ -88,7 +87,7 @@ final class Outbox {
     }
 
     /// The same in memory alone, for who only reads: as the next opening will write it.
-    func assumeFirst(_ given: [RecordedEvent]) { if let all = withFirst(given) { take(all) } }
+    func assumeFirst(_ given: [RecordedEvent]) { if let all = with(first: given) { take(all) } }
 
     private func take(_ all: [OutboxEntry]) {
         table = OutboxEntries()
@@ -96,39 +95,6 @@ final class Outbox {
         nextID = UInt64(all.count + 1)
         sendAgain()
         settleWaiting(table.conversations)
-    }
-
-    /// All entries, with others before them; `nil`: nothing new is among these.
-    private func withFirst(_ events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }) -> [OutboxEntry]? {
-        var given: [OutboxEntry] = []
-        // What is on its way as an offer already, of another life of the hub: the clock tells.
-        var known = Dictionary(grouping: entries.map { ($0.origin.hlc, $0.event) }, by: \.0).mapValues { $0.map(\.1) }
-        for event in events {
-            let isAgain = wasSent(event)
-            if !isAgain, known[event.origin.hlc]?.contains(event.event) ?? false { continue }
-            known[event.origin.hlc, default: []].append(event.event)
-            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
-            var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
-            (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
-            given.append(entry)
-        }
-        if given.isEmpty { return nil }
-        var all = given + entries
-        for entry in given where entry.state == .sent && entries.contains(where: { $0.isBefore(entry) }) {
-            Self.putBehindLane(entry, given, &all)
-        }
-        return all.enumerated().map { $1.with(id: UInt64($0 + 1)) }
-    }
-
-    /// What is sent again as it was stays behind what went before it in its lane and is there still, as it has not come, and so does what was given behind it
-    /// of the same conversation or log.
-    private static func putBehindLane(_ entry: OutboxEntry, _ given: [OutboxEntry], _ all: inout [OutboxEntry]) {
-        guard let from = all.firstIndex(of: entry), let last = all.lastIndex(where: { $0.isBefore(entry) }), from < last else { return }
-        let moved = all[from...last].filter { other in
-            given.contains(other) && (other.event.conversation == entry.event.conversation || other.event.log == entry.event.log)
-        }
-        all.insert(contentsOf: moved, at: last + 1)
-        for index in (from...last).reversed() where moved.contains(all[index]) { all.remove(at: index) }
     }
 
     /// Whether a conversation is being made here, with the user in it.
@@ -190,16 +156,24 @@ final class Outbox {
             var bases = Set(refused.map { Place(replica: $0.origin.replica, counter: $0.origin.counter) })
             var messages = Needed(refused.filter { if case .messageSent = $0.event.content { true } else { false } })
             var creation: OutboxEntry?
-            let refusedIDs = Set(refused.map(\.id))
+            var chunks: [MessageID: [OutboxEntry]] = [:]
+            var refusedIDs = Set(refused.map(\.id))
             for entry in table[conversation] {
-                if case .conversationCreated = entry.event.content { creation = entry }
+                switch entry.event.content {
+                case .conversationCreated: creation = entry
+                case .chunkAppended(let stream, _, _): chunks[stream, default: []].append(entry)
+                default: break
+                }
                 guard entry.isUnanswered else { continue }
                 let isResting = entry.restsOn > 0 && bases.contains(Place(replica: entry.origin.replica, counter: entry.restsOn))
                 // In its own lane it would name it.
-                let isApart = creation.map { refusedIDs.contains($0.id) && $0.origin.replica != entry.origin.replica } ?? false
+                let isApart = [creation, entry.chunk(before: chunks)].contains { base in
+                    base.map { refusedIDs.contains($0.id) && $0.origin.replica != entry.origin.replica } ?? false
+                }
                 guard isResting || isApart || messages.holdsBack(entry) else { continue }
                 bases.insert(Place(replica: entry.origin.replica, counter: entry.origin.counter))
                 messages.add(entry)
+                refusedIDs.insert(entry.id)
                 found.append(entry)
             }
         }
@@ -406,7 +380,7 @@ final class Outbox {
     private func replace(_ changed: [OutboxEntry]) throws {
         if changed.isEmpty { return }
         try side.write { transaction in for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) } }
-        // Lists of ids grow and shrink at their ends.
+        // Lists of ids mostly grow and shrink at their ends.
         for entry in changed[0].state == .pending ? changed : changed.reversed() { table.put(entry) }
         settleWaiting(Set(changed.map(\.event.conversation)))
     }
@@ -453,13 +427,6 @@ extension Event {
     func creates(_ conversation: ConversationID, with user: UserID) -> Bool {
         guard self.conversation == conversation, case .conversationCreated(_, _, let people) = content else { return false }
         return author == user || people.contains(user)
-    }
-}
-
-extension OutboxEntry {
-    /// Whether it was sent, in the same lane, before another.
-    fileprivate func isBefore(_ other: OutboxEntry) -> Bool {
-        state == .sent && event.log == other.event.log && origin.replica == other.origin.replica && origin.counter < other.origin.counter
     }
 }
 

@@ -1,0 +1,84 @@
+internal import EventLog
+
+extension Outbox {
+    /// All entries, with others before them, in the order of these; `nil`: nothing new is among them.
+    ///
+    /// One goes behind what its lane sent before it and is there still, as that has not come; behind one that is there already goes what was made after it. So
+    /// does what was given behind either, of the same conversation or log.
+    func with(
+        first events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }
+    ) -> [OutboxEntry]? {
+        let entries = entries
+        var places = Places(entries)
+        var given: [(entry: OutboxEntry, place: Int)] = []
+        // What is on its way as an offer already, of another life of the hub: the clock tells.
+        var known: [HLC: [(event: Event, place: Int)]] = [:]
+        for (index, entry) in entries.enumerated() { known[entry.origin.hlc, default: []].append((entry.event, index + 1)) }
+        for event in events {
+            let isAgain = wasSent(event)
+            if !isAgain, let twin = known[event.origin.hlc]?.first(where: { $0.event == event.event }) {
+                places.pass(event, twin.place)
+                continue
+            }
+            let place = places.place(of: event)
+            known[event.origin.hlc, default: []].append((event.event, place))
+            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
+            var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
+            (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
+            given.append((entry, place))
+        }
+        if given.isEmpty { return nil }
+        let byPlace = Dictionary(grouping: given, by: \.place)
+        var all: [OutboxEntry] = []
+        for index in 0...entries.count {
+            for (entry, _) in byPlace[index] ?? [] { all.append(entry.with(id: UInt64(all.count + 1))) }
+            if index < entries.count { all.append(entries[index].with(id: UInt64(all.count + 1))) }
+        }
+        return all
+    }
+}
+
+/// Behind how many entries of an outbox an event goes that is put before what it can be put before.
+private struct Places {
+    private struct Lane: Hashable {
+        var log: LogID
+        var replica: ReplicaID
+    }
+
+    /// What of each lane was sent, by counters ascending, with the place behind the last of these so far.
+    private var sent: [Lane: [(counter: UInt64, place: Int)]] = [:]
+    private var ofConversation: [ConversationID: Int] = [:]
+    private var ofLog: [LogID: Int] = [:]
+
+    init(_ entries: [OutboxEntry]) {
+        for (index, entry) in entries.enumerated() where entry.state == .sent {
+            sent[Lane(log: entry.event.log, replica: entry.origin.replica), default: []].append((entry.origin.counter, index + 1))
+        }
+        for (lane, marks) in sent {
+            var last = 0
+            sent[lane] = marks.sorted { $0.counter < $1.counter }.map { mark in
+                last = max(last, mark.place)
+                return (mark.counter, last)
+            }
+        }
+    }
+
+    /// To be asked of the events in their order.
+    mutating func place(of event: RecordedEvent) -> Int {
+        let marks = sent[Lane(log: event.log, replica: event.origin.replica)] ?? []
+        var (low, high) = (0, marks.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if marks[middle].counter < event.origin.counter { low = middle + 1 } else { high = middle }
+        }
+        let place = max(low > 0 ? marks[low - 1].place : 0, ofConversation[event.event.conversation] ?? 0, ofLog[event.log] ?? 0)
+        pass(event, place)
+        return place
+    }
+
+    /// What comes behind an event goes behind so many entries, too.
+    mutating func pass(_ event: RecordedEvent, _ place: Int) {
+        ofConversation[event.event.conversation] = max(ofConversation[event.event.conversation] ?? 0, place)
+        ofLog[event.log] = max(ofLog[event.log] ?? 0, place)
+    }
+}
