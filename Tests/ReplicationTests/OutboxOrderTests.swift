@@ -305,4 +305,20 @@ import Testing
             #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [8, 1, 2, 3, 9, 4])
         }
     }
+
+    @Test("a preference that must go behind others does not keep what another conversation lost from its place") func lostPreferences() async throws {
+        try await withSide { (side: SideStore) throws in
+            let (one, other) = (ConversationID.random(), ConversationID.random()), message = MessageID.random()
+            func preference(_ id: UInt64, of chat: ConversationID) -> OutboxEntry {
+                Self.entry(id, in: chat, .preferenceSet(key: "mute", value: "\(id)"), of: Self.before, .sent)
+            }
+            func text(_ id: UInt64, in chat: ConversationID, _ message: MessageID = .random()) -> OutboxEntry {
+                Self.entry(id, in: chat, Self.text(message), of: Self.before, .sent)
+            }
+            let edit = Self.entry(4, in: one, .messageEdited(message: message, text: "other"), of: Self.before, .sent)
+            let outbox = Outbox(side, [edit, text(6, in: other)], identity: Self.present)
+            try outbox.putFirst([text(7, in: other), preference(2, of: other), preference(3, of: one), text(1, in: one, message)].map(\.recorded))
+            #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [1, 4, 6, 7, 2, 3])
+        }
+    }
 }

@@ -4,13 +4,15 @@ final class ArchiveReader {
     private let decompressor = ZstdDecompressor()
     private var cache: [(position: Position, run: DecodedRun)] = []
     private let runsMax: Int
+    /// Of which run the last stamp was.
+    private var stamped: Position?
 
     init(archive: Archive, runsMax: Int = 3) {
         self.archive = archive
         self.runsMax = runsMax
     }
 
-    func forget() { cache.removeAll() }
+    func forget() { (cache, stamped) = ([], nil) }
 
     /// The run that begins at a position.
     func run(at position: Position) throws -> DecodedRun {
@@ -61,10 +63,12 @@ final class ArchiveReader {
         return (run, run.slices[slice.index].range.lowerBound + Int(seq - slice.firstSeq))
     }
 
-    /// An event's stamp. A run that is not at hand is not decoded for it: most of the time, and all of the memory, that takes is for the other events.
+    /// An event's stamp. A run that is not at hand is decoded only for the second that is asked for in a row: it costs several times as much as one stamp, and
+    /// nothing from there on.
     func stamp(of seq: Seq, in places: LogPlaces) throws -> EventStamp? {
         guard let slice = Self.slice(of: seq, in: places.slices) else { return nil }
-        if cache.contains(where: { $0.position == slice.run }) {
+        defer { stamped = slice.run }
+        if stamped == slice.run || cache.contains(where: { $0.position == slice.run }) {
             return try place(of: seq, in: places).map { run, place in
                 let item = run.events[place]
                 return EventStamp(position: item.position, hlc: HLC(rawValue: item.hlc), replica: run.replicas[Int(item.replica)], counter: item.counter)

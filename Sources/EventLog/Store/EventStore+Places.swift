@@ -61,6 +61,7 @@ extension EventStore {
                 if slices[middle].run <= position { low = middle + 1 } else { high = middle }
             }
             // The slice before goes on behind the position at most in the run in which the next event of all stands; the next slice stands behind it whole.
+            if low > 0, runNext ?? 0 < slices[low - 1].run { throw archive.noRun(at: position + 1) }
             if low > 0, slices[low - 1].run == runNext, let seq = try firstSeq(of: log, in: slices[low - 1], after: position) { return seq }
             if low < slices.count { return slices[low].firstSeq }
         }

@@ -1,10 +1,10 @@
 internal import EventLog
 
 extension Outbox {
-    /// All entries, with others before them, in the order of these; `nil`: nothing new is among them.
+    /// All entries, and events that go before them, each as early as its order allows; `nil`: none of the events is new.
     ///
-    /// One goes behind what its lane sent before it and is there still, as that has not come; behind one that is there already goes what was made after it. So
-    /// does what was given behind either, of the same conversation or log.
+    /// One goes behind what its lane sent before it and is there still, as that has not come. One that is there already stays where it is. What was given behind
+    /// either goes behind it if it is of the same log, and a preference if it is of the same conversation.
     func with(
         first events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }
     ) -> [OutboxEntry]? {
@@ -47,7 +47,7 @@ private struct Places {
 
     /// What of each lane was sent, by counters ascending, with the place behind the last of these so far.
     private var sent: [Lane: [(counter: UInt64, place: Int)]] = [:]
-    private var ofConversation: [ConversationID: Int] = [:]
+    /// Behind how many entries the next event of a log goes.
     private var ofLog: [LogID: Int] = [:]
 
     init(_ entries: [OutboxEntry]) {
@@ -71,14 +71,12 @@ private struct Places {
             let middle = (low + high) / 2
             if marks[middle].counter < event.origin.counter { low = middle + 1 } else { high = middle }
         }
-        let place = max(low > 0 ? marks[low - 1].place : 0, ofConversation[event.event.conversation] ?? 0, ofLog[event.log] ?? 0)
+        // A preference goes behind what its conversation has. Not the reverse: through the log of preferences one conversation would keep another from its place.
+        let place = max(low > 0 ? marks[low - 1].place : 0, ofLog[.conversation(event.event.conversation)] ?? 0, ofLog[event.log] ?? 0)
         pass(event, place)
         return place
     }
 
-    /// What comes behind an event goes behind so many entries, too.
-    mutating func pass(_ event: RecordedEvent, _ place: Int) {
-        ofConversation[event.event.conversation] = max(ofConversation[event.event.conversation] ?? 0, place)
-        ofLog[event.log] = max(ofLog[event.log] ?? 0, place)
-    }
+    /// What is of an event's log and comes after it goes behind so many entries, too.
+    mutating func pass(_ event: RecordedEvent, _ place: Int) { ofLog[event.log] = max(ofLog[event.log] ?? 0, place) }
 }

@@ -1,5 +1,6 @@
-import EventLog
 import Testing
+
+@testable import EventLog
 
 @Suite("Places of logs") struct PlaceTests {
     let directory = TemporaryDirectory()
@@ -96,6 +97,25 @@ import Testing
         #expect(try again.firstSeq(of: .conversation(conversation(3)), after: ends[0] + 1) == 3)
         #expect(throws: EventLogError.self) { try again.firstSeq(of: .conversation(conversation(1)), after: ends[0] - 1) }
         #expect(throws: EventLogError.self) { try again.stamp(in: .conversation(conversation(1)), at: 2) }
+    }
+
+    @Test("Where a run is missing, what stands behind a position is not passed over")
+    func missingRun() throws {
+        let store = try EventStore.open(at: directory.store)
+        for round in 0..<3 as Range<UInt64> {
+            if round == 0 { _ = try store.appendBlocking([created(1)]) }
+            _ = try store.appendBlocking([sent(round * 10 + 1, in: 1, "words"), sent(round * 10 + 2, in: 1, "more")])
+            try store.flush()
+        }
+        try store.close()
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        try archive.environment.write { _ = try $0.delete(archive.runs, Archive.key(position: 4)) }
+        archive.environment.close()
+        let again = try EventStore.open(at: directory.store)
+        defer { try? again.close() }
+        #expect(try again.firstSeq(of: .conversation(conversation(1)), after: 2) == 3)
+        #expect(throws: EventLogError.self) { try again.firstSeq(of: .conversation(conversation(1)), after: 4) }
+        #expect(try again.firstSeq(of: .conversation(conversation(1)), after: 6) == 7)
     }
 
     @Test("People come with when they joined and left")
