@@ -10,14 +10,21 @@
 ///
 /// `@unchecked Sendable`: the value is touched only with the lock held.
 package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
-    private var value: Value
-    /// Never read: the thread sanitizer takes an access to a value that has no size for one to what lies behind it.
-    private let behindValue = 0
+    /// The value, and a byte: of one without a size the runtime says that it lies where the object's class is told, and the thread sanitizer takes an access to
+    /// it for one to that.
+    private struct Held: ~Copyable {
+        var value: Value
+        private let end: UInt8 = 0
+
+        init(_ value: consuming Value) { self.value = value }
+    }
+
+    private var held: Held
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
     package init(_ value: consuming sending Value) {
-        self.value = value
+        held = Held(value)
         pthread_mutex_init(mutex, nil)
         pthread_cond_init(condition, nil)
     }
@@ -33,7 +40,7 @@ package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
     package func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        return try body(&value)
+        return try body(&held.value)
     }
 
     /// Waits while the condition holds, then runs the closure, with the lock.
@@ -42,8 +49,8 @@ package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
     package func withLock<R>(waitingWhile condition: (borrowing Value) -> Bool, _ body: (inout Value) throws -> R) rethrows -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        while condition(value) { pthread_cond_wait(self.condition, mutex) }
-        return try body(&value)
+        while condition(held.value) { pthread_cond_wait(self.condition, mutex) }
+        return try body(&held.value)
     }
 
     /// The same, but waits at most so long.
@@ -55,8 +62,8 @@ package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
         var until = timespec(tv_sec: now.tv_sec + limit / 1000 + nanoseconds / 1_000_000_000, tv_nsec: nanoseconds % 1_000_000_000)
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
-        while condition(value), pthread_cond_timedwait(self.condition, mutex, &until) == 0 {}
-        return try body(&value)
+        while condition(held.value), pthread_cond_timedwait(self.condition, mutex, &until) == 0 {}
+        return try body(&held.value)
     }
 
     package func wakeAll() { pthread_cond_broadcast(condition) }
