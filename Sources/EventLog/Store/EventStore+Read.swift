@@ -103,7 +103,7 @@ extension EventStore {
         return found
     }
 
-    /// The stamp of one event; `nil` if the log has no such seq. Reads a run's columns for it, and decodes none.
+    /// The stamp of one event; `nil` if the log has no such seq. Reads a run's columns for it, and decodes them only where several are asked for in a row.
     package func stamp(in log: LogID, at seq: Seq) throws -> EventStamp? {
         try checkOpen()
         // The tail first: what a flush moves meanwhile is then seen in both places.
