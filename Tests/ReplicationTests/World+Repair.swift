@@ -59,7 +59,7 @@ extension World {
     func runs(_ path: String) throws -> [[UInt8]] {
         let count = try EventStore.damageRun(at: path, number: .max)
         var runs: [[UInt8]] = []
-        for index in 0..<count { _ = try EventStore.damageRun(at: path, number: index) { runs.append($0) } }
+        for index in 0..<count { _ = try EventStore.damageRun(at: path, number: index, hasParity: true) { runs.append($0) } }
         return runs
     }
 

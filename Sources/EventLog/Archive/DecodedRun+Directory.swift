@@ -78,11 +78,15 @@ extension DecodedRun {
     }
 
     /// Whether all checksums of a run hold; there is no byte of it that none of them covers.
-    static func isSound(_ bytes: UnsafeRawBufferPointer, at position: Position) -> Bool {
-        guard let header = try? Header(bytes, at: position), (try? header.ids(in: bytes, at: position)) != nil,
-            (try? header.columns(in: bytes, at: position)) != nil
-        else { return false }
-        return header.frames.allSatisfy { XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[$0.range]), seed: position) == $0.checksum }
+    static func isSound(_ bytes: UnsafeRawBufferPointer, at position: Position) -> Bool { damagedSections(bytes, at: position).isEmpty }
+
+    /// Where the parts of a run lie of which the checksums do not hold, ascending; where that is the header nothing else is looked at.
+    static func damagedSections(_ bytes: UnsafeRawBufferPointer, at position: Position) -> [Range<Int>] {
+        guard let header = try? Header(bytes, at: position) else { return [0..<min(bytes.count, Header.usualBytesMax)] }
+        let sections = [(header.raw, header.rawChecksum), (header.meta, header.metaChecksum)] + header.frames.map { ($0.range, $0.checksum) }
+        return sections.compactMap { range, checksum in
+            XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[range]), seed: position) == checksum ? nil : range
+        }
     }
 
     /// What a run holds, in the order of the commits; `nil` if more of it is damaged than its texts.

@@ -12,6 +12,8 @@ extension DecodedRun {
 
         /// More than any writer puts into a run. Columns of nothing but zeros compress so well that a few kilobytes could tell of a hundred million events.
         private static let eventsMax = 1 << 20
+        /// No writer's run has so many frames of texts that its header takes more.
+        static let usualBytesMax = 4096
 
         init(_ bytes: UnsafeRawBufferPointer, at position: Position) throws {
             var reader = ByteReader(bytes)

@@ -74,7 +74,7 @@ extension EventStore {
         do {
             let secrets = try fresh.map { ($0.number, try Wrapping.wrap($0.seeds.encoded, key: key, for: "log \($0.number)")) }
             try archive.environment.write { [archive] transaction in
-                for run in adoption.runs { try transaction.put(archive.runs, Archive.key(position: run.position), run.bytes, isAppend: true) }
+                for run in adoption.runs { try run.bytes.withUnsafeBytes { try archive.put(run: $0, at: run.position, isAppend: true, transaction) } }
                 for row in adoption.rows { try transaction.put(archive.logs, row.key, row.value) }
                 for (number, replica) in adoption.newReplicas {
                     let key = Archive.key(position: number)

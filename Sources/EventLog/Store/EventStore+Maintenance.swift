@@ -47,7 +47,8 @@ extension EventStore {
             let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
             return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
         }
-        // A row of a projection can be had from the log again: it goes along as it is.
+        // A row of a projection can be had from the log again: it goes along as it is. So does parity: whether it is right the run tells that it restores.
+        let parity = archive.parity == nil ? [] : [Archive.parityName]
         let checked = Archive.tableNames.count
         let check = { (table: Int, key: [UInt8], value: UnsafeRawBufferPointer) throws in
             guard table < checked, !archive.isSound(key, value, isRun: table == 0) else { return }
@@ -55,7 +56,7 @@ extension EventStore {
                 .damaged,
                 "\(archive.path): a record of its table \(Archive.tableNames[table]) is damaged, so nothing was copied; `convstore verify` names what else is")
         }
-        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, check: check, progress) { target, tables in
+        try copyRecords(of: archive.environment, tables: Archive.tableNames + parity + folds, to: path, check: check, progress) { target, tables in
             // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
             for _ in 0..<2 {
                 try target.write { transaction in
@@ -316,7 +317,7 @@ extension EventStore {
                 // All of it is archived. The frame of an erasure before this one, of which the archive has not heard, goes with its file now.
                 state.frame = max(state.frame, journal.lastFrame)
                 state.commit += 1
-                try transaction.put(archive.runs, Archive.key(position: run.position), value.bytes)
+                try archive.put(run: value.bytes, at: run.position, transaction)
                 try Self.put(ring, key: next.secret, archive, &transaction)
                 // Should we die before they are built anew, the next opening does it; a fold that is not named now as well.
                 for name in foldNames { try FoldRecord().write(name, archive, &transaction) }

@@ -26,6 +26,47 @@ extension EventStore {
         }
     }
 
+    /// Puts damaged runs of a store right again of which the store itself can tell what their bytes were: those that have parity (64 KiB or more), and lost
+    /// no more than a page (4 KiB) in a row. Nothing else is changed, and what is put there leads to the heads that the store has.
+    ///
+    /// - Returns: how many runs are as they were. Others may be damaged still: ``verify(at:progress:)`` tells.
+    /// - Throws: `EventLogError`: as an opening for writing does (`damaged`: more is than its runs), `diskFull` or `unknownOutcome`.
+    public static func restore(at path: String, options: StoreOptions = StoreOptions()) throws -> Int {
+        var options = options
+        options.access = .existing
+        options.folds = []
+        let store = try open(at: path, options: options)
+        do {
+            let count = try store.restoreRuns().count
+            try store.close()
+            return count
+        } catch {
+            try? store.close()
+            throw error
+        }
+    }
+
+    /// Puts damaged runs right again of which the store itself can tell what their bytes were: those that lost no more than a page's length in a row, and
+    /// have parity. Reads all runs; what it puts there is checked as in ``repairRuns(_:)``.
+    ///
+    /// - Returns: the positions of the runs that were replaced.
+    /// - Throws: as ``repairRuns(_:)``.
+    package func restoreRuns() throws -> [Position] {
+        var damaged: [Position] = []
+        try forEachRun { position, value in if !DecodedRun.isSound(value, at: position) { damaged.append(position) } }
+        var blocks: [Position: [RunBlock]] = [:]
+        for position in damaged { blocks[position] = try restoredBlocks(ofRun: position) }
+        return blocks.isEmpty ? [] : try repairRuns(blocks)
+    }
+
+    private func restoredBlocks(ofRun position: Position) throws -> [RunBlock]? {
+        let (run, parity) = try archive.environment.read { [archive] transaction in
+            (try transaction.get(archive.runs, Archive.key(position: position)).map(Array.init) ?? [], try archive.parity(at: position, transaction))
+        }
+        guard let parity, let restored = RunParity.restored(run, by: parity, at: position) else { return nil }
+        return RunBlocks.blocks(of: restored, unlike: RunBlocks.checks(of: run))
+    }
+
     /// Visits the archive's runs where they lie, one a snapshot.
     private func forEachRun(_ body: (Position, UnsafeRawBufferPointer) throws -> Void) throws {
         try checkOpen()
@@ -69,7 +110,7 @@ extension EventStore {
     private func replace(_ runs: [Position: [UInt8]]) throws {
         do {
             try archive.environment.write { [archive] transaction in
-                for (position, bytes) in runs { try transaction.put(archive.runs, Archive.key(position: position), bytes) }
+                for (position, bytes) in runs { try bytes.withUnsafeBytes { try archive.put(run: $0, at: position, transaction) } }
             }
         } catch {
             let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error

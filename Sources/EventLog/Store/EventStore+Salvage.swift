@@ -238,9 +238,11 @@ extension RawSpan {
 extension EventStore {
     /// Spoils the so-many-eth run of a closed store, for tests of what follows. Answers how many runs there are.
     ///
-    /// - Parameter change: what becomes of the run's bytes; unless told, one bit in the middle flips.
+    /// - Parameters:
+    ///   - hasParity: whether what would restore the run stays.
+    ///   - change: what becomes of the run's bytes; unless told, one bit in the middle flips.
     package static func damageRun(
-        at path: String, number: Int, change: (inout [UInt8]) -> Void = { $0[$0.count / 2] ^= 0x10 }
+        at path: String, number: Int, hasParity: Bool = false, change: (inout [UInt8]) -> Void = { $0[$0.count / 2] ^= 0x10 }
     ) throws -> Int {
         let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
         defer { archive.environment.close() }
@@ -253,6 +255,7 @@ extension EventStore {
             guard runs.indices.contains(number) else { return runs.count }
             change(&runs[number].value)
             try transaction.put(archive.runs, runs[number].key, runs[number].value)
+            if !hasParity { try archive.deleteParity(ofRun: runs[number].key, transaction) }
             return runs.count
         }
     }

@@ -316,7 +316,7 @@ public final class EventStore: Sendable {
     static func create(archiveIn directory: String, id: StoreID, file: KeyFile) throws {
         let environment = try LMDBEnvironment(path: Archive.path(directory), isReadOnly: false, mapBytes: 1 << 20, mapBytesMax: 1 << 40)
         defer { environment.close() }
-        let tables = try environment.tables(Archive.tableNames)
+        let tables = try environment.tables(Archive.tableNames + [Archive.parityName])
         let ring = KeyRing(master: PuncturedSeeds(root: .random()))
         try environment.write { transaction in
             let meta = tables[4]!

@@ -304,7 +304,7 @@ final class Flusher {
         try archive.environment.write { transaction in
             for run in slice.runs {
                 let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
-                try transaction.put(archive.runs, Archive.key(position: run.position), bytes, isAppend: true)
+                try archive.put(run: bytes, at: run.position, isAppend: true, transaction)
             }
             var start = 0
             for (place, end) in zip(slice.touched, encoded.ends) {

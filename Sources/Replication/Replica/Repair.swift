@@ -1,6 +1,7 @@
 internal import ConversationStore
 
-/// A replica that nobody else has open and of which bytes of archived runs are damaged: asks its hub what those bytes should be, and puts them there.
+/// A replica that nobody else has open and of which bytes of archived runs are damaged: puts there what their parity tells, and asks its hub what the
+/// others should be.
 ///
 /// Where the hub holds such a run as the same bytes, or encodes the same events to the same bytes, this costs some kilobytes and leaves the store as it was;
 /// else the replica must be written anew (``Replica/salvage(at:options:)``) and ask for the events. The hub is not believed: what it sends must lead to
@@ -11,13 +12,19 @@ public final class Repair: Sendable {
     let identity: ReplicaIdentity
     /// Whether the replica is a service account's, of which all is asked for.
     let isService: Bool
+    /// Those that parity did not restore.
     let damaged: [DamagedRun]
+    /// Runs that were damaged and are as they were, without the hub.
+    public let restored: Int
+    /// Whether nothing is damaged any more, and no session is needed.
+    public var isWhole: Bool { damaged.isEmpty }
     let options: ReplicaOptions
 
     /// More is no flipped byte: to ask for so much block by block would take the hub's allowance and little else.
     private static let damagedMax = 64
 
-    /// Looks for damaged runs. `nil`: there are none, or too many, or the store cannot even be opened.
+    /// Looks for damaged runs, and restores those of which the replica's own parity tells the lost bytes. `nil`: there are none; too many are left, or what
+    /// is no run; or the store cannot even be opened.
     ///
     /// - Throws: `EventLogError`, but not for damage; `ReplicaError` `notReplica`.
     public static func begin(at path: String, options: ReplicaOptions = ReplicaOptions()) throws -> Repair? {
@@ -28,26 +35,31 @@ public final class Repair: Sendable {
             open.folds = []
             let store = try EventStore.open(at: path, options: open)
             do {
+                let restored = try store.restoreRuns().count
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
-                if 1...damagedMax ~= damaged.count { return Repair(path, store, identity, isService, damaged, options) }
+                let repair = Repair(path, store, identity, isService, damaged, restored, options)
+                if 1...damagedMax ~= damaged.count { return repair }
+                // What it cannot archive is read from its journal as it lies.
+                try? store.close()
+                return try restored > 0 && damaged.isEmpty && EventStore.verify(at: path).problems.isEmpty ? repair : nil
             } catch {
                 try? store.close()
                 throw error
             }
-            // What it cannot archive is read from its journal as it lies.
-            try? store.close()
-            return nil
         } catch let error as EventLogError where error.code == .damaged {
             return nil
         }
     }
 
-    private init(_ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ isService: Bool, _ damaged: [DamagedRun], _ options: ReplicaOptions) {
+    private init(
+        _ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ isService: Bool, _ damaged: [DamagedRun], _ restored: Int, _ options: ReplicaOptions
+    ) {
         self.path = path
         self.store = store
         self.identity = identity
         self.isService = isService
         self.damaged = damaged
+        self.restored = restored
         self.options = options
     }
 
@@ -91,13 +103,13 @@ public final class Repair: Sendable {
         let repaired = try blocks.isEmpty ? [] : store.repairRuns(blocks)
         try? store.close()
         let isWhole = try repaired.count == damaged.count && EventStore.verify(at: path).problems.isEmpty
-        return .done(repaired: repaired.count, isWhole: isWhole)
+        return .done(repaired: restored + repaired.count, isWhole: isWhole)
     }
 }
 
 /// What became of a ``Repair``; the last thing that its session tells.
 public enum RepairEvent: Sendable {
-    /// The hub has answered: so many runs are as they were. `isWhole`: nothing else is damaged. The repair is closed.
+    /// The hub has answered: so many runs are as they were, those that parity restored among them. `isWhole`: nothing else is damaged. The repair is closed.
     case done(repaired: Int, isWhole: Bool)
     /// The session ended before the hub had answered.
     case ended(Bye)

@@ -20,7 +20,7 @@ extension SyncRun {
         }
     }
 
-    /// Sets a replica right that nobody has open: with bytes of the hub's where it has them, else from what is sound.
+    /// Sets a replica right that nobody has open: with what its own parity tells, with bytes of the hub's where it has them, else from what is sound.
     func heal(_ healing: inout Healing, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator) async throws {
         if let first = healing.repair {
             healing.repair = nil
@@ -38,6 +38,10 @@ extension SyncRun {
         _ repair: Repair, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator
     ) async throws -> Bool {
         defer { repair.close() }
+        if repair.isWhole {
+            observe(.repaired(runs: repair.restored, isWhole: true))
+            return true
+        }
         for number in 1...Self.repairsMax {
             let bye: Bye
             switch try await session(repair, &report, &happenings) {

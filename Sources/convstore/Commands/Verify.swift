@@ -10,10 +10,13 @@ struct Verify: ParsableCommand {
     @OptionGroup var store: StoreOption
     @Flag(help: "Fold all events anew too, and compare with what the projections show (I4).")
     var projections = false
+    @Flag(help: "First put right what the store itself can tell of damaged segments; nobody else may write meanwhile.")
+    var repair = false
     @Flag(help: "Print one JSON object.")
     var json = false
 
     func run() throws {
+        let repaired = try repair ? mend() : nil
         var progress = ProgressBar("Verifying")
         var report = try EventStore.verify(at: store.path) { done, total in
             progress.update(done: Double(done), total: Double(total), count: Int(done), "events")
@@ -33,9 +36,11 @@ struct Verify: ParsableCommand {
             line.add("conversations", report.conversations)
             line.add("segments", report.segments)
             line.add("problems", report.problems)
+            if let repaired { line.add("repaired", repaired) }
             if let partial { line.add("partial", partial) }
             try line.print()
         } else {
+            if let repaired { try StandardOutput.shared.writeLine("repaired: \(Quantity.count(repaired, "segment"))") }
             for problem in report.problems { try StandardOutput.shared.writeLine(Style.red("✗ ") + Sanitizer.harmless(problem)) }
             var what =
                 "\(Quantity.count(report.events, "event")), \(Quantity.count(report.conversations, "conversation")), \(Quantity.count(report.segments, "segment"))"
@@ -43,6 +48,12 @@ struct Verify: ParsableCommand {
             try StandardOutput.shared.writeLine(report.isSound ? Style.green("✓ ") + "sound: " + what : "damaged: " + what)
         }
         if !report.isSound { throw Failure(.data, advice(damaged, report.problems.count)) }
+    }
+
+    /// How many damaged segments are as they were before.
+    private func mend() throws -> Int {
+        // What hinders an opening is told by what follows.
+        do { return try EventStore.restore(at: store.path) } catch let error as EventLogError where error.code == .damaged { return 0 }
     }
 
     /// How many conversations a replica holds only in part; `nil` of other stores, and if that cannot be read.
@@ -61,6 +72,7 @@ struct Verify: ParsableCommand {
                 convstore serve
                 """
         }
-        return "\(store.path) is damaged (\(count) problems); keep it as it is, and save what is sound: convstore export --salvage"
+        let next = repair ? "" : "convstore verify --repair puts right what the store itself can tell; else "
+        return "\(store.path) is damaged (\(count) problems); \(next)keep it as it is, and save what is sound: convstore export --salvage"
     }
 }

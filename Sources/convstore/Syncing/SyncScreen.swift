@@ -62,7 +62,7 @@ final class SyncScreen: Sendable {
             guard runs > 0 else { return }
             noteDamage("events", [])
             clear()
-            Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right with the hub's bytes\(isWhole ? "" : ", but that is not all")")
+            Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right, as they were\(isWhole ? "" : ", but that is not all")")
         case .typing: break
         }
     }

@@ -1,0 +1,243 @@
+import Testing
+
+@testable import EventLog
+
+/// Damaged runs that the store itself sets right, by their parity.
+@Suite("Parity of runs") struct RunParityTests {
+    let directory = TemporaryDirectory()
+
+    /// A store of so many runs, of more than 64 KiB each; texts that do not compress.
+    private func fill(runs: UInt64 = 1) throws {
+        let store = try EventStore.open(at: directory.store)
+        var random = SystemRandomNumberGenerator()
+        for run in 0..<runs {
+            var batch = run == 0 ? [created(1), created(2)] : []
+            for id in run * 1000..<run * 1000 + 600 {
+                batch.append(sent(id, in: id % 2 + 1, "message \(id) " + (0..<30).map { _ in String(random.next() as UInt64, radix: 36) }.joined()))
+            }
+            _ = try store.appendBlocking(batch)
+            try store.flush()
+        }
+        try store.close()
+    }
+
+    private func runs() throws -> [(position: Position, bytes: [UInt8], parity: [UInt8]?)] {
+        let archive = try Archive(directory: directory.store, isReadOnly: true, mapBytesMax: .max / 2)
+        defer { archive.environment.close() }
+        return try archive.environment.read { transaction in
+            var runs: [(Position, [UInt8], [UInt8]?)] = []
+            try transaction.forEach(archive.runs) { key, value in
+                let position = Array(key).reduce(Position(0)) { $0 << 8 | Position($1) }
+                runs.append((position, Array(value), try archive.parity(at: position, transaction)))
+                return true
+            }
+            return runs
+        }
+    }
+
+    private func damage(_ number: Int, _ change: (inout [UInt8]) -> Void) throws {
+        _ = try EventStore.damageRun(at: directory.store, number: number, hasParity: true, change: change)
+    }
+
+    private func restore() throws -> [Position] {
+        let store = try EventStore.open(at: directory.store)
+        defer { try? store.close() }
+        return try store.restoreRuns()
+    }
+
+    private var isSound: Bool { get throws { try EventStore.verify(at: directory.store).problems.isEmpty } }
+
+    @Test("what was lost in a row, up to a page, is found again wherever it lay") func places() throws {
+        try fill()
+        let run = try #require(try runs().first)
+        let parity = try #require(run.parity)
+        #expect(run.bytes.count > 150_000 && parity.count == RunParity.byteCount)
+        var random = SystemRandomNumberGenerator()
+        let end = run.bytes.count
+        var starts = [0, 5, 40, 60, 200, 4095, 4096, end / 2, end - 4096, end - 1]
+        starts += (0..<16).map { _ in Int.random(in: 0..<end, using: &random) }
+        // LMDB's pages.
+        starts += (1...3).map { $0 * 4096 - 16 } + [(end / 4096 - 1) * 4096 - 16, (end / 4096) * 4096 - 16]
+        for start in starts {
+            for count in [1, 17, 512, 4000, 4096] {
+                // Where something was lost all about the parity, only LMDB's pages are tried.
+                if count > 4000, start % 4096 != 4080, start > 0 { continue }
+                let lost = start..<min(start + count, end)
+                // Zeros, as of a sector that was never written; one bit; others' bytes, of which some may be the right ones.
+                for kind in 0..<3 {
+                    var spoiled = run.bytes
+                    for place in lost {
+                        switch kind {
+                        case 0: spoiled[place] = 0
+                        case 1: spoiled[place] ^= place == lost.lowerBound || place == lost.upperBound - 1 ? 0x20 : 0
+                        default: spoiled[place] = .random(in: 0...255, using: &random)
+                        }
+                    }
+                    guard spoiled != run.bytes else { continue }
+                    let isRestored = RunParity.restored(spoiled, by: parity, at: run.position) == run.bytes
+                    #expect(isRestored, "\(count) bytes at \(start), kind \(kind)")
+                }
+            }
+        }
+    }
+
+    @Test("two places, more than a page, a sound run, and parity of other bytes restore nothing") func beyond() throws {
+        try fill()
+        let (position, sound, parity) = try #require(try runs().first)
+        let right = try #require(parity)
+        var wrong = right
+        wrong[7] ^= 1
+        #expect(RunParity.restored(sound, by: right, at: position) == nil)
+        #expect(RunParity.restored(sound, by: wrong, at: position) == nil)
+        let ways: [(inout [UInt8]) -> Void] = [
+            { $0[1000] ^= 1; $0[90_000] ^= 1 }, { $0[1000] ^= 1; $0[1000 + 4096] ^= 1 }, { for place in 5000..<11_000 { $0[place] = 0 } }, { $0.removeLast() },
+            { $0 = [] }, { $0 = Array(repeating: 0, count: $0.count) }, { $0.append(0) },
+        ]
+        for (number, change) in ways.enumerated() {
+            var spoiled = sound
+            change(&spoiled)
+            let isRestored = RunParity.restored(spoiled, by: right, at: position) != nil
+            #expect(!isRestored, "way \(number)")
+        }
+        var spoiled = sound
+        spoiled[70_000] ^= 1
+        for parity in [wrong, [], Array(right.dropLast()), right + [0]] { #expect(RunParity.restored(spoiled, by: parity, at: position) == nil) }
+        #expect(RunParity.restored(spoiled, by: right, at: position + 1) == nil)
+        let isRestored = RunParity.restored(spoiled, by: right, at: position) == sound
+        #expect(isRestored)
+    }
+
+    @Test("a store restores each run of its own, and nothing else of it changes") func store() throws {
+        try fill(runs: 3)
+        let before = try runs()
+        #expect(before.count == 3 && before.allSatisfy { $0.parity != nil })
+        #expect(try restore() == [])
+        for number in 0..<3 { try damage(number) { $0[$0.count / 4 * (number + 1) - 1] ^= 0x40 } }
+        #expect(try !isSound)
+        #expect(try restore() == before.map(\.position))
+        #expect(try isSound)
+        let isSame = try runs().map(\.bytes) == before.map(\.bytes) && runs().map(\.parity) == before.map(\.parity)
+        #expect(isSame)
+        // One that cannot be had again keeps no other from it, but for those whose logs lead over it to their heads.
+        try damage(2) { $0[100_000] ^= 1 }
+        try damage(1) { for place in 30_000..<40_000 { $0[place] = 0 } }
+        #expect(try restore() == [])
+        try damage(1) { $0 = before[1].bytes }
+        #expect(try restore() == [before[2].position])
+        #expect(try isSound)
+    }
+
+    @Test("I6: what parity makes of a run is no more believed than what a hub says") func forged() throws {
+        try fill()
+        let (position, sound, _) = try #require(try runs().first)
+        // Another run, of sound checksums, of the same size: parity of that, and one byte away from it.
+        var other = sound
+        other[RunParityTests.idsEnd(sound, at: position) - 1] ^= 1
+        Self.sum(&other, at: position)
+        #expect(other.withUnsafeBytes { DecodedRun.isSound($0, at: position) })
+        let parity = try #require(other.withUnsafeBytes(RunParity.of))
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        try archive.environment.write { transaction in
+            let table = try #require(archive.parity)
+            try transaction.put(table, Archive.key(position: position) + [0], Array(parity[..<4080]))
+            try transaction.put(table, Archive.key(position: position) + [1], Array(parity[4080...]))
+        }
+        archive.environment.close()
+        try damage(0) { $0 = other; $0[90_000] ^= 1 }
+        let spoiled = try runs()[0].bytes
+        let leadsAstray = RunParity.restored(spoiled, by: parity, at: position) == other
+        #expect(leadsAstray)
+        #expect(try restore() == [])
+        let isLeft = try runs()[0].bytes == spoiled
+        #expect(isLeft)
+    }
+
+    private static func idsEnd(_ bytes: [UInt8], at position: Position) -> Int {
+        (try? bytes.withUnsafeBytes { try DecodedRun.Header($0, at: position).raw.upperBound }) ?? 0
+    }
+
+    /// Makes the checksums of the ids and the header those of what is there.
+    private static func sum(_ bytes: inout [UInt8], at position: Position) {
+        let end = (0..<4).reduce(0) { $0 | Int(bytes[28 + $1]) << ($1 * 8) } * 16 + 56
+        let ids = end..<end + (0..<4).reduce(0) { $0 | Int(bytes[16 + $1]) << ($1 * 8) }
+        bytes.withUnsafeMutableBytes { bytes in
+            func sum(_ range: Range<Int>) -> UInt64 { XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[range]), seed: position).littleEndian }
+            bytes.storeBytes(of: sum(ids), toByteOffset: 32, as: UInt64.self)
+            bytes.storeBytes(of: sum(0..<end - 8), toByteOffset: end - 8, as: UInt64.self)
+        }
+    }
+
+    @Test("what was erased is in no parity: the run is restored as the erasure left it") func erased() throws {
+        try fill()
+        let store = try EventStore.open(at: directory.store)
+        let event = try #require(try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
+        try store.erase(log: event.log, seq: event.seq)
+        try store.close()
+        let (_, sound, parity) = try #require(try runs().first)
+        #expect(parity != nil && parity == sound.withUnsafeBytes(RunParity.of))
+        try damage(0) { $0[150_000] ^= 1 }
+        #expect(try restore() == [1])
+        let isRestored = try runs()[0].bytes == sound
+        #expect(isRestored)
+        let again = try EventStore.open(at: directory.store)
+        #expect(try again.events(in: event.log, range: event.seq...event.seq).first?.isErased == true)
+        try again.close()
+    }
+
+    @Test("adopted runs have parity, small ones none; compact and copy take it along") func others() throws {
+        try fill(runs: 2)
+        let hub = try EventStore.open(at: directory.store)
+        let other = try EventStore.open(at: directory.path + "/other")
+        _ = try other.appendBlocking([created(9)])
+        try other.flush()
+        var position: Position = 1
+        while let run = try hub.storedRun(containing: position) {
+            var secrets: [LogID: [UInt8]] = [:]
+            for slice in run.slices { secrets[slice.log] = try hub.secret(of: slice.log) }
+            _ = try other.adoptRun(run.bytes, secrets: secrets) { _, _ in }
+            position += Position(run.eventCount)
+        }
+        try hub.close()
+        try other.close()
+        for path in ["/other", "/compacted", "/copied"] {
+            switch path {
+            case "/compacted": _ = try EventStore.compact(at: directory.path + "/other")
+            case "/copied": try EventStore.copy(from: directory.path + "/other", to: directory.path + path)
+            default: break
+            }
+            let archive = try Archive(directory: directory.path + (path == "/copied" ? path : "/other"), isReadOnly: true, mapBytesMax: .max / 2)
+            defer { archive.environment.close() }
+            var found: [(Int, Bool)] = []
+            try archive.environment.read { transaction in
+                try transaction.forEach(archive.runs) { key, value in
+                    let parity = try archive.parity(at: Array(key).reduce(Position(0)) { $0 << 8 | Position($1) }, transaction)
+                    let isIts = parity == RunParity.of(value)
+                    #expect(isIts)
+                    found.append((value.count, parity != nil))
+                    return true
+                }
+            }
+            #expect(found.map(\.1) == [false, true, true], "\(path)")
+        }
+    }
+
+    @Test("a store of before, without a table for it, is read, written, and compacted") func before() throws {
+        try fill()
+        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
+        let table = try #require(archive.parity)
+        try archive.environment.write { try $0.drop(table) }
+        archive.environment.close()
+        #expect(try isSound)
+        try EventStore.copy(from: directory.store, to: directory.path + "/copy")
+        #expect(try EventStore.verify(at: directory.path + "/copy").problems.isEmpty)
+        let readOnly = try Archive(directory: directory.store, isReadOnly: true, mapBytesMax: .max / 2)
+        #expect(readOnly.parity == nil)
+        readOnly.environment.close()
+        try damage(0) { $0[5000] ^= 1 }
+        #expect(try restore() == [])
+        try damage(0) { $0[5000] ^= 1 }
+        #expect(try isSound)
+        _ = try EventStore.compact(at: directory.store)
+        #expect(try isSound)
+    }
+}
