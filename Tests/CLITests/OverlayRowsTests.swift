@@ -194,6 +194,13 @@ import Testing
         store.setPending([failed, own, ownEdit, Self.text(6, "last")], of: Self.chat)
         watch = TimelineWatch(Self.chat, limit: 1)
         #expect(try watch.update(from: store).map(\.message.text) == ["last"] && watch.update(from: store).isEmpty)
+        // What was written since is, though a page does not hold all of it; and so is what is withdrawn of it.
+        let more = [Self.text(7, "a"), Self.text(8, "b"), Self.text(9, "c")]
+        store.setPending([failed, own, ownEdit, Self.text(6, "last")] + more, of: Self.chat)
+        #expect(try watch.update(from: store).map(\.message.text) == ["a", "b", "c"] && watch.update(from: store).isEmpty)
+        store.setPending([failed, ownEdit] + more.dropFirst(), of: Self.chat)
+        changes = try watch.update(from: store)
+        #expect(changes.filter(\.isWithdrawn).map(\.message.text) == ["last", "a"])
         for _ in 0..<20 {
             let texts = (0..<60).map { Event.Content.messageSent(.init(id: .random(), role: .user, text: "\($0)")) }
             _ = try store.log.appendBlocking(texts.map { Submission(Event(conversation: Self.chat, author: Self.bob, content: $0)) })

@@ -30,7 +30,8 @@ extension SyncTests {
         for entry in ["1", "4"] { #expect(try Program.run("outbox", "--store", ada.store, "--discard", entry).status == 0) }
         let removed = { try lines().filter { $0["removed"] as? Bool == true }.compactMap { $0["message_id"] as? String } }
         #expect(Program.eventually { try files.text("output").hasSuffix("\n") && removed().count == 2 })
-        #expect(try removed() == [ids[0], ids[3]])
+        let output = try files.text("output")
+        #expect(try removed() == [ids[0], ids[3]], "\(output)")
         #expect(Program.interrupt(process) == 0)
     }
 

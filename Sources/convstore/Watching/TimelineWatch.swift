@@ -36,6 +36,8 @@ struct TimelineWatch {
     private var shown: [Seq: Shown] = [:]
     /// Those that the hub has not accepted: their seqs are not theirs yet.
     private var unconfirmed: [MessageID: Shown] = [:]
+    /// Those that stood above the first page: they are no news.
+    private var above: Set<MessageID> = []
     /// Of the last page.
     private var receipts: Receipts?
 
@@ -73,6 +75,9 @@ struct TimelineWatch {
         if !isFirst, page.seq == seq || shown.count <= Self.rememberedMax { touched.formUnion(shown.keys) }
         // What is pending is in no log, nor is a preview.
         if isOverlaid { touched.formUnion(page.messages.map(\.seq)) }
+        // More may have been written since we looked than a page holds.
+        let waiting = isOverlaid ? try Self.waiting(above: page, store) : []
+        if isFirst { above = Set(waiting.map(\.id)) } else { touched.formUnion(waiting.filter { !above.contains($0.id) }.map(\.seq)) }
         // What waits, or failed, for messages further back is there at first, and news from then on.
         let unsettled = isOverlaid ? try Set(store.unsettledSeqs(in: conversation).filter { $0 <= page.seq }) : []
         if isFirst {
@@ -84,7 +89,7 @@ struct TimelineWatch {
         }
         seq = max(seq, page.seq)
         if hasReceipts { touched.formUnion(shown.keys) }
-        let onPage = Dictionary(uniqueKeysWithValues: page.messages.map { ($0.seq, $0) })
+        let onPage = Dictionary(uniqueKeysWithValues: (waiting + page.messages).map { ($0.seq, $0) })
         var changes: [Change] = []
         for seq in touched.sorted() {
             guard let message = try onPage[seq] ?? store.message(in: conversation, at: seq) else { continue }
@@ -100,33 +105,28 @@ struct TimelineWatch {
             let answered = try Chat.answered(by: message, in: conversation, store)
             changes.append(Change(message: message, receipts: page.receipts, before: before?.message, answered: answered))
         }
-        changes += try changesOffPage(page, store)
+        changes += try changesOffPage(page, waiting, store)
         // What is looked at each time must be remembered, or it would be news each time.
         while shown.count > max(limit, Self.rememberedMax), let oldest = shown.keys.lazy.filter({ !unsettled.contains($0) }).min() { shown[oldest] = nil }
         return changes
     }
 
-    /// What became of messages that the hub had not accepted, and that stand above the page now: it has accepted them, or they are nowhere any more.
-    private mutating func changesOffPage(_ page: TimelinePage, _ store: ConversationStore) throws -> [Change] {
-        var rest = unconfirmed
-        for message in page.messages { rest[message.id] = nil }
-        if rest.isEmpty { return [] }
-        // What waits comes behind all others: a page that begins before it has all there is.
+    /// The messages above a page that the hub has not accepted. What waits comes behind all others: a page that begins before it has all there is.
+    private static func waiting(above page: TimelinePage, _ store: ConversationStore) throws -> ArraySlice<Message> {
         var all = page.messages
         while all.first?.unconfirmed != nil {
-            let more = try store.timeline(of: conversation, .newest, limit: 2 * all.count)?.messages ?? []
+            let more = try store.timeline(of: page.conversation, .newest, limit: 2 * all.count)?.messages ?? []
             if more.count <= all.count { break }
             all = more
         }
+        return all.dropLast(page.messages.count).filter { $0.unconfirmed != nil }[...]
+    }
+
+    /// What became of messages that the hub had not accepted and that are not among those any more: it has accepted them, or they are nowhere.
+    private mutating func changesOffPage(_ page: TimelinePage, _ waiting: ArraySlice<Message>, _ store: ConversationStore) throws -> [Change] {
+        var rest = unconfirmed
+        for message in waiting + page.messages { rest[message.id] = nil }
         var changes: [Change] = []
-        for message in all where message.unconfirmed != nil {
-            guard let before = rest.removeValue(forKey: message.id) else { continue }
-            let now = Shown(message, page.receipts)
-            if now == before { continue }
-            unconfirmed[message.id] = now
-            changes.append(
-                Change(message: message, receipts: page.receipts, before: before.message, answered: try Chat.answered(by: message, in: conversation, store)))
-        }
         for (id, before) in rest.sorted(by: { $0.value.message.seq < $1.value.message.seq }) {
             unconfirmed[id] = nil
             // Newest parts of logs are in no log, but shown.
