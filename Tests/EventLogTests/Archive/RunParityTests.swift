@@ -52,6 +52,9 @@ import Testing
         let run = try #require(try runs().first)
         let parity = try #require(run.parity)
         #expect(run.bytes.count > 150_000 && parity.count == RunParity.byteCount)
+        var told = [UInt8](repeating: 0, count: RunParity.byteCount)
+        for (place, byte) in run.bytes.enumerated() { told[place % 4096] ^= byte }
+        #expect(parity == told)
         var random = SystemRandomNumberGenerator()
         let end = run.bytes.count
         var starts = [0, 5, 40, 60, 200, 4095, 4096, end / 2, end - 4096, end - 1]
