@@ -93,7 +93,12 @@ import Testing
         #expect(RunParity.restored(sound, by: right, at: position) == nil)
         #expect(RunParity.restored(sound, by: wrong, at: position) == nil)
         let ways: [(inout [UInt8]) -> Void] = [
-            { $0[1000] ^= 1; $0[90_000] ^= 1 }, { $0[1000] ^= 1; $0[1000 + 4096] ^= 1 }, { for place in 5000..<11_000 { $0[place] = 0 } }, { $0.removeLast() },
+            {
+                $0[1000] ^= 1; $0[90_000] ^= 1
+            },
+            {
+                $0[1000] ^= 1; $0[1000 + 4096] ^= 1
+            }, { for place in 5000..<11_000 { $0[place] = 0 } }, { $0.removeLast() },
             { $0 = [] }, { $0 = Array(repeating: 0, count: $0.count) }, { $0.append(0) },
         ]
         for (number, change) in ways.enumerated() {
@@ -146,7 +151,9 @@ import Testing
             try transaction.put(table, Archive.key(position: position) + [1], Array(parity[4080...]))
         }
         archive.environment.close()
-        try damage(0) { $0 = other; $0[90_000] ^= 1 }
+        try damage(0) {
+            $0 = other; $0[90_000] ^= 1
+        }
         let spoiled = try runs()[0].bytes
         let leadsAstray = RunParity.restored(spoiled, by: parity, at: position) == other
         #expect(leadsAstray)
@@ -173,7 +180,8 @@ import Testing
     @Test("what was erased is in no parity: the run is restored as the erasure left it") func erased() throws {
         try fill()
         let store = try EventStore.open(at: directory.store)
-        let event = try #require(try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
+        let event = try #require(
+            try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
         try store.erase(log: event.log, seq: event.seq)
         try store.close()
         let (_, sound, parity) = try #require(try runs().first)
