@@ -15,12 +15,9 @@ final class Archive: Sendable {
     let secrets: LMDBEnvironment.Table
     let meta: LMDBEnvironment.Table
     let heads: LMDBEnvironment.Table
-    /// What restores damaged runs, and nobody else needs. Read-only stores that versions before wrote have none.
-    let parity: LMDBEnvironment.Table?
     let path: String
 
     static let tableNames = ["runs", "logs", "replicas", "secrets", "meta", "heads"]
-    static let parityName = "parity"
 
     static func path(_ directory: String) -> String { directory + "/archive" }
 
@@ -94,7 +91,6 @@ final class Archive: Sendable {
         secrets = tables[3]
         meta = tables[4]
         heads = tables[5]
-        parity = tables.count > 6 ? tables[6] : nil
     }
 
     private static func openEnvironment(_ path: String, isReadOnly: Bool, mapBytesMax: Int) throws -> (
@@ -102,9 +98,9 @@ final class Archive: Sendable {
     ) {
         do {
             let environment = try LMDBEnvironment.existing(path, isReadOnly: isReadOnly, mapBytesMax: mapBytesMax)
-            let tables = try environment.tables(tableNames + [parityName])
-            guard !tables.dropLast().contains(where: { $0 == nil }) else { throw damaged(path, "a table is missing") }
-            return (environment, tables.compactMap { $0 })
+            let tables = try environment.tables(tableNames).compactMap { $0 }
+            guard tables.count == tableNames.count else { throw damaged(path, "a table is missing") }
+            return (environment, tables)
         } catch let error as LMDBError {
             throw typed(error, path)
         } catch let error as SystemError {
@@ -142,44 +138,11 @@ final class Archive: Sendable {
         }
     }
 
-    // Runs and their parity.
-
-    /// Writes a run, and beside it what restores it.
-    ///
-    /// - Parameter isAppend: no run stands at its position or behind it.
-    func put(run bytes: UnsafeRawBufferPointer, at position: Position, isAppend: Bool = false, _ transaction: borrowing WriteTransaction) throws(LMDBError) {
-        let key = Self.key(position: position)
-        try transaction.put(runs, key, bytes, isAppend: isAppend)
-        guard let parity else { return }
-        if let made = RunParity.of(bytes) {
-            for (number, part) in Self.parityParts.enumerated() { try transaction.put(parity, key + [UInt8(number)], Array(made[part])) }
-        } else if !isAppend {
-            try deleteParity(ofRun: key, transaction)
-        }
-    }
-
-    func deleteParity(ofRun key: [UInt8], _ transaction: borrowing WriteTransaction) throws(LMDBError) {
-        guard let parity else { return }
-        for number in Self.parityParts.indices { try transaction.delete(parity, key + [UInt8(number)]) }
-    }
-
-    /// A value of a whole page takes two of LMDB's, which begin with a header: so the end lies apart.
-    private static let parityParts = [0..<RunParity.byteCount - PageLayout.headerBytes, RunParity.byteCount - PageLayout.headerBytes..<RunParity.byteCount]
-
-    /// What restores the run at a position; `nil` if there is nothing.
-    func parity(at position: Position, _ transaction: borrowing ReadTransaction) throws(LMDBError) -> [UInt8]? {
-        guard let parity else { return nil }
-        var whole: [UInt8] = []
-        for number in Self.parityParts.indices {
-            guard let part = try transaction.get(parity, Self.key(position: position) + [UInt8(number)]) else { return nil }
-            whole += part
-        }
-        return whole
-    }
-
     // Keys and checked values.
 
     static func key(position: Position) -> [UInt8] { withUnsafeBytes(of: position.bigEndian) { Array($0) } }
+
+    static func position(_ key: some Sequence<UInt8>) -> Position { key.reduce(0) { $0 << 8 | Position($1) } }
 
     static func key(log: LogID) -> [UInt8] {
         switch log {

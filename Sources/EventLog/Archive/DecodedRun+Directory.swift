@@ -80,13 +80,23 @@ extension DecodedRun {
     /// Whether all checksums of a run hold; there is no byte of it that none of them covers.
     static func isSound(_ bytes: UnsafeRawBufferPointer, at position: Position) -> Bool { damagedSections(bytes, at: position).isEmpty }
 
-    /// Where the parts of a run lie of which the checksums do not hold, ascending; where that is the header nothing else is looked at.
-    static func damagedSections(_ bytes: UnsafeRawBufferPointer, at position: Position) -> [Range<Int>] {
-        guard let header = try? Header(bytes, at: position) else { return [0..<min(bytes.count, Header.usualBytesMax)] }
-        let sections = [(header.raw, header.rawChecksum), (header.meta, header.metaChecksum)] + header.frames.map { ($0.range, $0.checksum) }
-        return sections.compactMap { range, checksum in
-            XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[range]), seed: position) == checksum ? nil : range
+    /// A part of a run that has a checksum.
+    struct Section {
+        var range: Range<Int>
+        /// `nil` of the header, which has its own.
+        var checksum: UInt64?
+
+        func isSound(in run: UnsafeRawBufferPointer, at position: Position) -> Bool {
+            guard let checksum else { return (try? Header(run, at: position)) != nil }
+            return XXH64.hash(UnsafeRawBufferPointer(rebasing: run[range]), seed: position) == checksum
         }
+    }
+
+    /// The parts of a run of which the checksums do not hold, ascending; where that is the header nothing else is looked at.
+    static func damagedSections(_ bytes: UnsafeRawBufferPointer, at position: Position) -> [Section] {
+        guard let header = try? Header(bytes, at: position) else { return [Section(range: 0..<min(bytes.count, Header.usualBytesMax))] }
+        let sections = [(header.raw, header.rawChecksum), (header.meta, header.metaChecksum)] + header.frames.map { ($0.range, $0.checksum) }
+        return sections.map { Section(range: $0, checksum: $1) }.filter { !$0.isSound(in: bytes, at: position) }
     }
 
     /// What a run holds, in the order of the commits; `nil` if more of it is damaged than its texts.

@@ -1,8 +1,8 @@
 /// What lies beside a run so that lost bytes of it can be had again without another copy: the exclusive or of its bytes, a page's length from each other.
 ///
-/// So much as a page of a run in a row, wherever it begins, follows from all else of it, as a disk's bytes do in RAID 4 (Patterson, Gibson, Katz: "A case for
-/// redundant arrays of inexpensive disks", 1988). Where the bytes were lost nobody tells: places that fit are tried until the run's checksums hold. Of two
-/// places in one run it restores neither.
+/// So much as a page of a run in a row follows from all else of it, as a disk's bytes do in RAID 4 (Patterson, Gibson, Katz: "A case for redundant arrays of
+/// inexpensive disks", 1988). Where the bytes were lost nobody tells: places that fit are tried until the run's checksums hold. Of two places in one run it
+/// restores neither.
 enum RunParity {
     /// A page: what a disk loses at once.
     static let byteCount = 4096
@@ -15,19 +15,32 @@ enum RunParity {
         return folded(run)
     }
 
+    /// Lies of lost bytes that are tried, shortest first; those of random ones may have as many gaps.
+    private static let windowsMax = 8
+    /// Bytes that are hashed for one run, about a second's: what a writer made needs a tenth of it at most.
+    private static let effortMax = 4 << 30
+
     /// The run as it was when its parity was made; `nil` if that does not tell.
     static func restored(_ run: [UInt8], by parity: [UInt8], at position: Position) -> [UInt8]? {
         let damaged = run.withUnsafeBytes { DecodedRun.damagedSections($0, at: position) }
-        guard parity.count == byteCount, let first = damaged.first, let last = damaged.last else { return nil }
+        guard parity.count == byteCount, let first = damaged.first?.range, let last = damaged.last?.range else { return nil }
         let difference = zip(run.withUnsafeBytes(folded), parity).map { $0 ^ $1 }
+        // Of a header that is damaged nothing says what it should be, so that a try costs the whole run.
+        let cost = damaged.reduce(0) { $0 + ($1.checksum == nil ? run.count : $1.range.count) }
+        var effort = 0
         var bytes = run
         for window in windows(of: difference) {
-            for start in stride(from: window.first, to: bytes.count, by: byteCount) {
+            for start in stride(from: window.first, to: min(bytes.count, first.upperBound), by: byteCount) {
                 let range = start..<min(start + window.count, bytes.count)
-                guard range.lowerBound < first.upperBound, range.upperBound > last.lowerBound else { continue }
+                guard range.upperBound > last.lowerBound else { continue }
+                effort += cost
+                if effort > effortMax { return nil }
                 func change() { for place in range { bytes[place] ^= difference[place % byteCount] } }
                 change()
-                if bytes.withUnsafeBytes({ DecodedRun.isSound($0, at: position) }) { return bytes }
+                let isSound = bytes.withUnsafeBytes { bytes in
+                    damaged.allSatisfy { $0.isSound(in: bytes, at: position) } && DecodedRun.isSound(bytes, at: position)
+                }
+                if isSound { return bytes }
                 change()
             }
         }
@@ -49,15 +62,13 @@ enum RunParity {
         return parity
     }
 
-    /// Lies of lost bytes that are tried; those of random ones may have as many gaps.
-    private static let windowsMax = 8
-
-    /// Where all that differs lies in a row, as places of the parity; the shortest first. It may go round the parity's end.
+    /// Where all that differs lies in a row, as places of the parity; it may go round the parity's end. Where something differs all about, the pages of
+    /// LMDB's file: a chain of them begins with a header, behind which the run begins.
     private static func windows(of difference: [UInt8]) -> [(first: Int, count: Int)] {
         let places = difference.indices.filter { difference[$0] != 0 }
-        guard let first = places.first else { return [] }
+        guard let last = places.last else { return [] }
         // The longest gaps: all else lies between the end of one and its beginning.
-        let befores = [places.last! - byteCount] + places.dropLast()
+        let befores = [last - byteCount] + places.dropLast()
         let gaps = zip(befores, places).map { (length: $1 - $0, end: $1) }.sorted { ($1.length, $0.end) < ($0.length, $1.end) }
         let pages = [(first: 0, count: byteCount), (first: byteCount - PageLayout.headerBytes, count: byteCount)]
         return gaps.prefix(windowsMax).map { (first: $0.end, count: byteCount + 1 - $0.length) } + (places.count == 1 ? [] : pages)

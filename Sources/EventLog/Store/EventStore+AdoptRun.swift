@@ -62,7 +62,10 @@ extension EventStore {
     }
 
     /// Lets go of what was kept for the next run.
-    package func endAdopting() { adoptedRows.withLock { $0 = AdoptedRows() } }
+    package func endAdopting() {
+        adoptedRows.withLock { $0 = AdoptedRows() }
+        try? parity.sync()
+    }
 
     private func keep(_ adoption: RunAdoption) throws {
         // Before the commit: whoever sees a log's row finds its secret. Nobody asks for numbers that no row has.
@@ -74,7 +77,7 @@ extension EventStore {
         do {
             let secrets = try fresh.map { ($0.number, try Wrapping.wrap($0.seeds.encoded, key: key, for: "log \($0.number)")) }
             try archive.environment.write { [archive] transaction in
-                for run in adoption.runs { try run.bytes.withUnsafeBytes { try archive.put(run: $0, at: run.position, isAppend: true, transaction) } }
+                for run in adoption.runs { try transaction.put(archive.runs, Archive.key(position: run.position), run.bytes, isAppend: true) }
                 for row in adoption.rows { try transaction.put(archive.logs, row.key, row.value) }
                 for (number, replica) in adoption.newReplicas {
                     let key = Archive.key(position: number)
@@ -97,6 +100,7 @@ extension EventStore {
             writer.withLock { $0.failure = failure }
             throw failure
         }
+        for run in adoption.runs { run.bytes.withUnsafeBytes { addParity([(run.position, $0)], isSynced: false) } }
         let numbers = adoption.newReplicas
         replicaNumbers.withLock { for (number, replica) in numbers { $0[replica] = number } }
     }

@@ -23,16 +23,20 @@ extension EventStore {
     /// threads of the store at rest.
     func rewriteArchive(_ progress: CopyProgress? = nil) throws {
         let new = archive.path + ".new"
-        for name in [new, new + "-lock"] { try Directory.remove(name) }
+        let newParity = ParityFile(directory: path, name: "parity.new")
+        for name in [new, new + "-lock", newParity.path] { try Directory.remove(name) }
         do {
-            try Self.copyRecords(of: archive, to: new, progress)
+            let hasParity = try Self.copyRecords(of: archive, to: new, newParity, progress)
             archive.environment.close()
             try Directory.rename(new, to: archive.path)
+            // What the old one has of runs as they were before an erasure goes in any case.
+            parity.close()
+            if hasParity { try Directory.rename(newParity.path, to: parity.path) } else { try parity.remove() }
             try Directory.remove(archive.path + "-lock")
             try Directory.remove(new + "-lock")
             try Directory.sync(path)
         } catch {
-            for name in [new, new + "-lock"] { try? Directory.remove(name) }
+            for name in [new, new + "-lock", newParity.path] { try? Directory.remove(name) }
             throw error
         }
     }
@@ -40,23 +44,32 @@ extension EventStore {
     /// Told how many bytes of how many are copied, about every mebibyte; what it throws ends the copy, and nothing is left of it.
     public typealias CopyProgress = (_ doneBytes: UInt64, _ totalBytes: UInt64) throws -> Void
 
-    private static func copyRecords(of archive: Archive, to path: String, _ progress: CopyProgress?) throws {
+    /// - Returns: whether there is parity of any run.
+    private static func copyRecords(of archive: Archive, to path: String, _ parity: ParityFile, _ progress: CopyProgress?) throws -> Bool {
         // What no record names is left behind: it may hold what was erased since.
         let folds = try archive.environment.tableNames().filter { table in
             guard let name = FoldRecord.name(ofTable: table) else { return false }
             let record = try archive.environment.read { try FoldRecord.read(name, archive, $0) }
             return [record.live, record.building].contains { $0.map { FoldRecord.tableName(name, $0.number) == table } ?? false }
         }
-        // A row of a projection can be had from the log again: it goes along as it is. So does parity: whether it is right the run tells that it restores.
-        let parity = archive.parity == nil ? [] : [Archive.parityName]
+        // A row of a projection can be had from the log again: it goes along as it is.
         let checked = Archive.tableNames.count
+        var last: Position = 0
+        var isComplete = true
         let check = { (table: Int, key: [UInt8], value: UnsafeRawBufferPointer) throws in
-            guard table < checked, !archive.isSound(key, value, isRun: table == 0) else { return }
+            if table >= checked { return }
+            if archive.isSound(key, value, isRun: table == 0) {
+                // A record comes again when the target's map had to grow.
+                guard table == 0, isComplete, case let position = Archive.position(key), position > last else { return }
+                last = position
+                do { try parity.add(value, at: position) } catch { isComplete = false }
+                return
+            }
             throw EventLogError(
                 .damaged,
                 "\(archive.path): a record of its table \(Archive.tableNames[table]) is damaged, so nothing was copied; `convstore verify` names what else is")
         }
-        try copyRecords(of: archive.environment, tables: Archive.tableNames + parity + folds, to: path, check: check, progress) { target, tables in
+        try copyRecords(of: archive.environment, tables: Archive.tableNames + folds, to: path, check: check, progress) { target, tables in
             // Both of LMDB's meta pages describe the whole: whichever a reader falls back on.
             for _ in 0..<2 {
                 try target.write { transaction in
@@ -65,6 +78,10 @@ extension EventStore {
                 }
             }
         }
+        // Half of it would be told from none by nobody.
+        do { if isComplete { try parity.sync() } } catch { isComplete = false }
+        if !isComplete { try? parity.remove() }
+        return isComplete && last > 0 && Directory.exists(parity.path)
     }
 
     /// Writes tables, record by record, into a new file. `check` sees each before, with its table's place in `names`; what it throws ends the copy.
@@ -174,7 +191,7 @@ extension EventStore {
         }
         let aside = made.path
         do {
-            try copyRecords(of: store.archive, to: Archive.path(aside), progress)
+            _ = try copyRecords(of: store.archive, to: Archive.path(aside), ParityFile(directory: aside), progress)
             try Directory.remove(Archive.path(aside) + "-lock")
             try side?.copyRecords(toDirectory: aside)
             // The journal's events beyond what was copied.
@@ -303,6 +320,9 @@ extension EventStore {
         let slices = try encoder.encode(events, at: run.position, into: &value)
         guard slices.map(\.log) == run.slices.map(\.log) else { throw Archive.damaged(path, "the run at position \(run.position) cannot be rewritten") }
 
+        // Before the text is gone, or what restores the run would tell of it. Should no erasure follow, the run has no parity until it is repaired or compacted.
+        do { try parity.replace(value.bytes, at: run.position) } catch { do { try parity.remove() } catch { throw error.typed } }
+
         // The salt: forgotten, and everything else wrapped anew under a new key.
         guard ring.forget(log: row.number, seq: seq) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }
         var file = keys.withLock { $0.file }
@@ -317,7 +337,7 @@ extension EventStore {
                 // All of it is archived. The frame of an erasure before this one, of which the archive has not heard, goes with its file now.
                 state.frame = max(state.frame, journal.lastFrame)
                 state.commit += 1
-                try archive.put(run: value.bytes, at: run.position, transaction)
+                try transaction.put(archive.runs, Archive.key(position: run.position), value.bytes)
                 try Self.put(ring, key: next.secret, archive, &transaction)
                 // Should we die before they are built anew, the next opening does it; a fold that is not named now as well.
                 for name in foldNames { try FoldRecord().write(name, archive, &transaction) }

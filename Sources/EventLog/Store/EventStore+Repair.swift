@@ -26,49 +26,8 @@ extension EventStore {
         }
     }
 
-    /// Puts damaged runs of a store right again of which the store itself can tell what their bytes were: those that have parity (64 KiB or more), and lost
-    /// no more than a page (4 KiB) in a row. Nothing else is changed, and what is put there leads to the heads that the store has.
-    ///
-    /// - Returns: how many runs are as they were. Others may be damaged still: ``verify(at:progress:)`` tells.
-    /// - Throws: `EventLogError`: as an opening for writing does (`damaged`: more is than its runs), `diskFull` or `unknownOutcome`.
-    public static func restore(at path: String, options: StoreOptions = StoreOptions()) throws -> Int {
-        var options = options
-        options.access = .existing
-        options.folds = []
-        let store = try open(at: path, options: options)
-        do {
-            let count = try store.restoreRuns().count
-            try store.close()
-            return count
-        } catch {
-            try? store.close()
-            throw error
-        }
-    }
-
-    /// Puts damaged runs right again of which the store itself can tell what their bytes were: those that lost no more than a page's length in a row, and
-    /// have parity. Reads all runs; what it puts there is checked as in ``repairRuns(_:)``.
-    ///
-    /// - Returns: the positions of the runs that were replaced.
-    /// - Throws: as ``repairRuns(_:)``.
-    package func restoreRuns() throws -> [Position] {
-        var damaged: [Position] = []
-        try forEachRun { position, value in if !DecodedRun.isSound(value, at: position) { damaged.append(position) } }
-        var blocks: [Position: [RunBlock]] = [:]
-        for position in damaged { blocks[position] = try restoredBlocks(ofRun: position) }
-        return blocks.isEmpty ? [] : try repairRuns(blocks)
-    }
-
-    private func restoredBlocks(ofRun position: Position) throws -> [RunBlock]? {
-        let (run, parity) = try archive.environment.read { [archive] transaction in
-            (try transaction.get(archive.runs, Archive.key(position: position)).map(Array.init) ?? [], try archive.parity(at: position, transaction))
-        }
-        guard let parity, let restored = RunParity.restored(run, by: parity, at: position) else { return nil }
-        return RunBlocks.blocks(of: restored, unlike: RunBlocks.checks(of: run))
-    }
-
     /// Visits the archive's runs where they lie, one a snapshot.
-    private func forEachRun(_ body: (Position, UnsafeRawBufferPointer) throws -> Void) throws {
+    func forEachRun(_ body: (Position, UnsafeRawBufferPointer) throws -> Void) throws {
         try checkOpen()
         var key: [UInt8] = []
         var isMore = true
@@ -90,27 +49,37 @@ extension EventStore {
     /// Puts blocks that somebody gave into damaged runs, by the runs' positions.
     ///
     /// Nobody is believed: a run is kept if it is sound then, holds just what the rows of the logs say, is what a store may take from a peer, and leads,
-    /// with the logs' other events, to the heads that this store has. All such runs are replaced in one commit; others stay as they are.
+    /// with the logs' other events, to the heads that this store has. Such runs are replaced, some a commit; others stay as they are.
     ///
+    /// - Parameter pinned: runs of which the header, with checksums of all else, is the store's own: what else is damaged of their logs is no reason to doubt them.
     /// - Returns: the positions of the runs that were replaced.
-    /// - Throws: `EventLogError`: `diskFull` (nothing was written), `unknownOutcome`, `damaged`, `closed` or `readOnly`.
-    package func repairRuns(_ blocks: [Position: [RunBlock]]) throws -> [Position] {
+    /// - Throws: `EventLogError`: `diskFull` (then some may be replaced), `unknownOutcome`, `damaged`, `closed` or `readOnly`.
+    package func repairRuns(_ blocks: [Position: [RunBlock]], pinned: Set<Position> = []) throws -> [Position] {
         try checkWritable()
         return try lead { leader in
             _ = leader.hasUnsynced
             if let failure = writer.withLock({ $0.failure }) { throw failure }
             return try maintain {
-                let sound = try RunRepair(blocks, self).sound
-                if !sound.isEmpty { try replace(sound) }
-                return sound.keys.sorted()
+                let sound = try RunRepair(blocks, pinned, self).sound.sorted()
+                for start in stride(from: 0, to: sound.count, by: Self.runsOfCommit) {
+                    try replace(sound[start..<min(start + Self.runsOfCommit, sound.count)], blocks)
+                }
+                return sound
             }
         }
     }
 
-    private func replace(_ runs: [Position: [UInt8]]) throws {
+    /// So many runs are held in memory at once.
+    private static let runsOfCommit = 32
+
+    private func replace(_ runs: ArraySlice<Position>, _ blocks: [Position: [RunBlock]]) throws {
         do {
             try archive.environment.write { [archive] transaction in
-                for (position, bytes) in runs { try bytes.withUnsafeBytes { try archive.put(run: $0, at: position, transaction) } }
+                for position in runs {
+                    let key = Archive.key(position: position)
+                    guard var bytes = try transaction.get(archive.runs, key).map(Array.init), RunBlocks.put(blocks[position] ?? [], into: &bytes) else { continue }
+                    try transaction.put(archive.runs, key, bytes)
+                }
             }
         } catch {
             let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error
@@ -127,22 +96,21 @@ extension EventStore {
 /// Damaged runs with blocks from elsewhere in them, and which of them are sound: found in memory, before anything is written.
 private struct RunRepair {
     private struct Candidate {
-        /// As the archive would hold it.
-        var bytes: [UInt8]
         var slices: [(log: LogID, firstSeq: Seq, tree: CompactRange)]
     }
 
-    /// The runs that may be kept, at their positions here.
-    private(set) var sound: [Position: [UInt8]] = [:]
+    /// Where the runs begin that may be kept.
+    private(set) var sound: Set<Position> = []
 
-    init(_ blocks: [Position: [RunBlock]], _ store: EventStore) throws {
+    init(_ blocks: [Position: [RunBlock]], _ pinned: Set<Position>, _ store: EventStore) throws {
         var candidates: [Position: Candidate] = [:]
         for (position, blocks) in blocks { candidates[position] = try Self.candidate(position, blocks, store) }
         let rows = try Self.rows(in: candidates, store)
         for (position, candidate) in candidates where !Self.holds(candidate, rows, at: position) { candidates[position] = nil }
-        let trees = try Self.trees(of: rows, candidates, store)
-        for (position, candidate) in candidates where candidate.slices.allSatisfy({ trees[$0.log] == rows[$0.log]?.tree }) {
-            sound[position] = candidate.bytes
+        let (trees, unread) = try Self.trees(of: rows, candidates, store)
+        for (position, candidate) in candidates {
+            let leads = candidate.slices.allSatisfy { trees[$0.log] == rows[$0.log]?.tree || pinned.contains(position) && unread.contains($0.log) }
+            if leads { sound.insert(position) }
         }
     }
 
@@ -157,7 +125,7 @@ private struct RunRepair {
             try DecodedRun.move(&segment, from: position, to: SegmentCodec.position)
             let run = try PreparedRun(segment) { try store.knownSeeds(of: $0) }
             // A log that is not known here has no tree, and no row.
-            return Candidate(bytes: bytes, slices: run.slices.map { ($0.log, $0.firstSeq, $0.tree) })
+            return Candidate(slices: run.slices.map { ($0.log, $0.firstSeq, $0.tree) })
         } catch is RunError {
             return nil
         } catch is SegmentError {
@@ -195,27 +163,32 @@ private struct RunRepair {
         return count == candidate.slices.count
     }
 
-    /// The trees over the logs' archived events, the candidates' in the place of what is damaged; a log of which something cannot be read has none.
-    private static func trees(of rows: [LogID: LogRow], _ candidates: [Position: Candidate], _ store: EventStore) throws -> [LogID: CompactRange] {
+    /// The trees over the logs' archived events, the candidates' in the place of what is damaged; and the logs of which something cannot be read, whose trees
+    /// are not whole.
+    private static func trees(
+        of rows: [LogID: LogRow], _ candidates: [Position: Candidate], _ store: EventStore
+    ) throws -> (trees: [LogID: CompactRange], unread: Set<LogID>) {
         var trees = rows.mapValues { _ in CompactRange() }
+        var unread: Set<LogID> = []
         let reader = ArchiveReader(archive: store.archive, runsMax: 1)
         for position in Set(rows.values.flatMap { $0.slices.map(\.run) }).sorted() {
             do {
-                let slices = try candidates[position]?.slices ?? Self.trees(ofRun: reader.run(at: position), rows, store)
+                let slices = try candidates[position]?.slices ?? Self.trees(ofRun: reader.run(at: position), rows, store, &unread)
                 for slice in slices {
                     guard trees[slice.log]?.end == slice.firstSeq - 1 else { continue }
                     trees[slice.log]?.append(slice.tree)
                 }
             } catch let error as EventLogError where error.code == .damaged {
-                continue  // What stands behind it has no tree to go on from.
+                // What stands behind it has no tree to go on from.
+                for (log, row) in rows where row.slices.contains(where: { $0.run == position }) { unread.insert(log) }
             }
         }
-        return trees
+        return (trees, unread)
     }
 
     /// What stands for the leaves of the slices of some logs.
     private static func trees(
-        ofRun run: DecodedRun, _ rows: [LogID: LogRow], _ store: EventStore
+        ofRun run: DecodedRun, _ rows: [LogID: LogRow], _ store: EventStore, _ unread: inout Set<LogID>
     ) throws -> [(log: LogID, firstSeq: Seq, tree: CompactRange)] {
         try run.slices.compactMap { slice in
             guard let row = rows[slice.log] else { return nil }
@@ -226,6 +199,7 @@ private struct RunRepair {
                     guard let leaf = try hasher.leaf(run.recorded(at: place)) else { return nil }
                     tree.append(leaf)
                 } catch is RunError {
+                    unread.insert(slice.log)
                     return nil
                 }
             }

@@ -39,6 +39,7 @@ extension EventStore {
     /// What is known of a damaged store while it is read.
     private struct Salvage {
         let path: String
+        private let parity: ParityRecords
         var keys: KeyFile?
         var store: StoreID?
         /// What the archive says that there was.
@@ -50,7 +51,10 @@ extension EventStore {
         /// Logs of which bodies were erased. A frame that was written before that, and which a crash kept from being destroyed, may still hold one.
         private var punctured: [LogID: PuncturedSeeds] = [:]
 
-        init(path: String) { self.path = path }
+        init(path: String) {
+            self.path = path
+            parity = ParityFile(directory: path).records()
+        }
 
         mutating func archive(
             progress: ((_ done: Position, _ total: Position) -> Void)?, event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void
@@ -119,7 +123,7 @@ extension EventStore {
         ) throws -> [DataFileProblem] {
             var failure: (any Error)?
             let decompressor = ZstdDecompressor()
-            let walked = file.forEach(database: "runs") { key, value in
+            let walked = file.forEach(database: "runs", lendsDamagedChains: true) { key, value in
                 guard key.byteCount == 8 else { return true }
                 let start = key.array.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
                 seen.insert(start)
@@ -140,6 +144,7 @@ extension EventStore {
             _ bytes: [UInt8], at start: Position, _ decompressor: ZstdDecompressor, _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
         ) throws {
             let run: DecodedRun
+            let bytes = restored(bytes, at: start) ?? bytes
             do { run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) } } catch {
                 return try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
             }
@@ -153,6 +158,12 @@ extension EventStore {
                 try event(found)
             }
             last = start + Position(run.events.count) - 1
+        }
+
+        /// A damaged run as it was, if its parity tells.
+        private func restored(_ bytes: [UInt8], at start: Position) -> [UInt8]? {
+            guard parity.has(start), bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) else { return nil }
+            return parity.parity(at: start).flatMap { RunParity.restored(bytes, by: $0, at: start) }
         }
 
         mutating func journal(event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
@@ -255,7 +266,7 @@ extension EventStore {
             guard runs.indices.contains(number) else { return runs.count }
             change(&runs[number].value)
             try transaction.put(archive.runs, runs[number].key, runs[number].value)
-            if !hasParity { try archive.deleteParity(ofRun: runs[number].key, transaction) }
+            if !hasParity { try Directory.remove(ParityFile(directory: path).path) }
             return runs.count
         }
     }

@@ -86,6 +86,7 @@ public final class EventStore: Sendable {
     /// The store's identity; also the replica id of the events that it makes itself.
     public let id: StoreID
     let archive: Archive
+    let parity: ParityFile
     let tail: Tail
     let journal: FileJournal?
     let writer: Monitor<Writer>
@@ -176,7 +177,7 @@ public final class EventStore: Sendable {
     package static func checkIsStore(_ path: String) throws {
         var status = stat()
         guard stat(path, &status) == 0 else {
-            throw EventLogError(.noSuchStore, "\(path): no such store (\(String(cString: strerror(errno)))); `convstore import` or `convstore new` makes one")
+            throw EventLogError(.noSuchStore, "\(path): no such store (\(String(cString: strerror(errno)))); `convstore import` or `convstore new` makes one, `convstore sync` a replica")
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
         guard access(path, X_OK) == 0 else { throw EventLogError(.inputOutput, "\(path): \(String(cString: strerror(errno)))") }
@@ -193,6 +194,7 @@ public final class EventStore: Sendable {
         frameMemory = FrameMemory(bytesMax: Self.flushBytes(options))
         try ArchiveCheck.beforeMapping(path, isBesideWriter: (try? Self.isHeldByWriter(path)) ?? true)
         archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: Int.max / 2)
+        parity = ParityFile(directory: path)
         id = try archive.storeID()
         // A writer beside us flushes: rows of later among those of now, and the frames of now over rows of later, would be no state at all.
         try archive.environment.pin()
@@ -229,9 +231,10 @@ public final class EventStore: Sendable {
         try Array("\(getpid())\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
         lockFile = lock
         // What a compaction left that was cut off: it may hold texts that were erased since.
-        for name in ["archive.new", "archive.new-lock", "key.new"] { try Directory.remove(path + "/" + name) }
+        for name in ["archive.new", "archive.new-lock", "key.new", "parity.new"] { try Directory.remove(path + "/" + name) }
         try ArchiveCheck.beforeMapping(path, isBesideWriter: false)
         archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: options.mapBytesMax ?? Int.max / 2)
+        parity = ParityFile(directory: path)
         id = try archive.storeID()
         var file = try KeyFile(reading: path)
         guard file.store == id else { throw Archive.damaged(KeyFile.path(path), "it belongs to another store") }
@@ -316,7 +319,7 @@ public final class EventStore: Sendable {
     static func create(archiveIn directory: String, id: StoreID, file: KeyFile) throws {
         let environment = try LMDBEnvironment(path: Archive.path(directory), isReadOnly: false, mapBytes: 1 << 20, mapBytesMax: 1 << 40)
         defer { environment.close() }
-        let tables = try environment.tables(Archive.tableNames + [Archive.parityName])
+        let tables = try environment.tables(Archive.tableNames)
         let ring = KeyRing(master: PuncturedSeeds(root: .random()))
         try environment.write { transaction in
             let meta = tables[4]!
@@ -465,6 +468,7 @@ public final class EventStore: Sendable {
             flushing.wakeAll()
         }
         flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
+        try? parity.sync()
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
                 // A closing that failed here left a frame that the archive has not heard of: another behind it would follow nothing.

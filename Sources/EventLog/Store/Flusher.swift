@@ -304,7 +304,7 @@ final class Flusher {
         try archive.environment.write { transaction in
             for run in slice.runs {
                 let bytes = UnsafeRawBufferPointer(rebasing: sealed.bytes[run.range])
-                try archive.put(run: bytes, at: run.position, isAppend: true, transaction)
+                try transaction.put(archive.runs, Archive.key(position: run.position), bytes, isAppend: true)
             }
             var start = 0
             for (place, end) in zip(slice.touched, encoded.ends) {
@@ -324,6 +324,7 @@ final class Flusher {
             for batch in batches { try batch.write(archive, &transaction) }
             try transaction.put(archive.meta, Archive.MetaKey.state, Archive.sealed(Archive.MetaKey.state, slice.state.encode()))
         }
+        store.addParity(slice.runs.map { ($0.position, UnsafeRawBufferPointer(rebasing: sealed.bytes[$0.range])) }, isSynced: true)
     }
 
     /// It is archived.

@@ -16,15 +16,17 @@ public final class Repair: Sendable {
     let damaged: [DamagedRun]
     /// Runs that were damaged and are as they were, without the hub.
     public let restored: Int
-    /// Whether nothing is damaged any more, and no session is needed.
-    public var isWhole: Bool { damaged.isEmpty }
+    /// Whether nothing is damaged any more.
+    public let isWhole: Bool
+    /// Whether the hub may tell more: else this is at its end.
+    public var asksHub: Bool { 1...Self.damagedMax ~= damaged.count }
     let options: ReplicaOptions
 
     /// More is no flipped byte: to ask for so much block by block would take the hub's allowance and little else.
     private static let damagedMax = 64
 
-    /// Looks for damaged runs, and restores those of which the replica's own parity tells the lost bytes. `nil`: there are none; too many are left, or what
-    /// is no run; or the store cannot even be opened.
+    /// Looks for damaged runs, and restores those of which the replica's own parity tells the lost bytes. `nil`: nothing can be done so, as there are none, or
+    /// too many, or the store cannot even be opened.
     ///
     /// - Throws: `EventLogError`, but not for damage; `ReplicaError` `notReplica`.
     public static func begin(at path: String, options: ReplicaOptions = ReplicaOptions()) throws -> Repair? {
@@ -37,11 +39,11 @@ public final class Repair: Sendable {
             do {
                 let restored = try store.restoreRuns().count
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
-                let repair = Repair(path, store, identity, isService, damaged, restored, options)
-                if 1...damagedMax ~= damaged.count { return repair }
+                func made(isWhole: Bool) -> Repair { Repair(path, store, identity, isService, damaged, restored, isWhole, options) }
+                if 1...damagedMax ~= damaged.count { return made(isWhole: false) }
                 // What it cannot archive is read from its journal as it lies.
                 try? store.close()
-                return try restored > 0 && damaged.isEmpty && EventStore.verify(at: path).problems.isEmpty ? repair : nil
+                return try restored > 0 ? made(isWhole: damaged.isEmpty && EventStore.verify(at: path).problems.isEmpty) : nil
             } catch {
                 try? store.close()
                 throw error
@@ -52,7 +54,8 @@ public final class Repair: Sendable {
     }
 
     private init(
-        _ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ isService: Bool, _ damaged: [DamagedRun], _ restored: Int, _ options: ReplicaOptions
+        _ path: String, _ store: EventStore, _ identity: ReplicaIdentity, _ isService: Bool, _ damaged: [DamagedRun], _ restored: Int, _ isWhole: Bool,
+        _ options: ReplicaOptions
     ) {
         self.path = path
         self.store = store
@@ -60,6 +63,7 @@ public final class Repair: Sendable {
         self.isService = isService
         self.damaged = damaged
         self.restored = restored
+        self.isWhole = isWhole
         self.options = options
     }
 
@@ -103,13 +107,13 @@ public final class Repair: Sendable {
         let repaired = try blocks.isEmpty ? [] : store.repairRuns(blocks)
         try? store.close()
         let isWhole = try repaired.count == damaged.count && EventStore.verify(at: path).problems.isEmpty
-        return .done(repaired: restored + repaired.count, isWhole: isWhole)
+        return .done(repaired: repaired.count, isWhole: isWhole)
     }
 }
 
 /// What became of a ``Repair``; the last thing that its session tells.
 public enum RepairEvent: Sendable {
-    /// The hub has answered: so many runs are as they were, those that parity restored among them. `isWhole`: nothing else is damaged. The repair is closed.
+    /// The hub has answered: so many runs are as they were, beside those that parity had restored. `isWhole`: nothing else is damaged. The repair is closed.
     case done(repaired: Int, isWhole: Bool)
     /// The session ended before the hub had answered.
     case ended(Bye)

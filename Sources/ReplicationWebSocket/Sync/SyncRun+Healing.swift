@@ -38,10 +38,8 @@ extension SyncRun {
         _ repair: Repair, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator
     ) async throws -> Bool {
         defer { repair.close() }
-        if repair.isWhole {
-            observe(.repaired(runs: repair.restored, isWhole: true))
-            return true
-        }
+        if repair.restored > 0 { observe(.repaired(runs: repair.restored, isWhole: repair.isWhole)) }
+        guard repair.asksHub else { return repair.isWhole }
         for number in 1...Self.repairsMax {
             let bye: Bye
             switch try await session(repair, &report, &happenings) {

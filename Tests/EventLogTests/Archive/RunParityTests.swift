@@ -1,5 +1,11 @@
 import Testing
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
 @testable import EventLog
 
 /// Damaged runs that the store itself sets right, by their parity.
@@ -21,14 +27,16 @@ import Testing
         try store.close()
     }
 
-    private func runs() throws -> [(position: Position, bytes: [UInt8], parity: [UInt8]?)] {
-        let archive = try Archive(directory: directory.store, isReadOnly: true, mapBytesMax: .max / 2)
+    private func runs(_ path: String? = nil) throws -> [(position: Position, bytes: [UInt8], parity: [UInt8]?)] {
+        let path = path ?? directory.store
+        let records = ParityFile(directory: path).records()
+        let archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: .max / 2)
         defer { archive.environment.close() }
         return try archive.environment.read { transaction in
             var runs: [(Position, [UInt8], [UInt8]?)] = []
             try transaction.forEach(archive.runs) { key, value in
                 let position = Array(key).reduce(Position(0)) { $0 << 8 | Position($1) }
-                runs.append((position, Array(value), try archive.parity(at: position, transaction)))
+                runs.append((position, Array(value), records.parity(at: position)))
                 return true
             }
             return runs
@@ -126,13 +134,82 @@ import Testing
         #expect(try isSound)
         let isSame = try runs().map(\.bytes) == before.map(\.bytes) && runs().map(\.parity) == before.map(\.parity)
         #expect(isSame)
-        // One that cannot be had again keeps no other from it, but for those whose logs lead over it to their heads.
-        try damage(2) { $0[100_000] ^= 1 }
+        // One that cannot be had again keeps no other from it, if that has its header: else who says that these are its events?
         try damage(1) { for place in 30_000..<40_000 { $0[place] = 0 } }
+        try damage(2) { $0[9] ^= 1 }
         #expect(try restore() == [])
-        try damage(1) { $0 = before[1].bytes }
+        try damage(2) { $0 = before[2].bytes }
+        try damage(2) { $0[100_000] ^= 1 }
         #expect(try restore() == [before[2].position])
+        try damage(1) { $0 = before[1].bytes }
         #expect(try isSound)
+    }
+
+    @Test("a page of the file that is lost takes no event with it, be it the first of a run's") func pages() throws {
+        try fill(runs: 2)
+        let events = try saved().events
+        #expect(events.count == 1202)
+        let path = directory.store + "/archive"
+        for run in try runs() {
+            // Its first page with LMDB's header, that header alone, one bit of it; an inner page; the last.
+            for kind in 0..<5 {
+                let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+                let start = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound)
+                try #require(start % 4096 == 16)
+                let last = (start + run.bytes.count - 1) / 4096 * 4096
+                let lost = [start - 16..<start + 4080, start - 16..<start, start - 16..<start - 15, start + 8176..<start + 12_272, last..<last + 4096][kind]
+                var bytes = sound
+                for place in lost { bytes[place] = kind == 2 ? bytes[place] ^ 0x10 : 0 }
+                try Self.write(bytes, path)
+                #expect(try !isSound, "page \(kind)")
+                let (found, lines) = try saved()
+                #expect(found == events, "page \(kind): \(lines)")
+                if kind > 2 { #expect(try restore() == [run.position]) } else { try Self.write(sound, path) }
+                #expect(try isSound, "page \(kind)")
+            }
+        }
+    }
+
+    private func saved() throws -> (events: [RecordedEvent], lost: [String]) {
+        var (events, lost) = ([RecordedEvent](), [String]())
+        try EventStore.salvage(at: directory.store, event: { events.append($0) }, lost: { lost.append($0) })
+        return (events, lost)
+    }
+
+    private static func write(_ bytes: [UInt8], _ path: String) throws {
+        let file = try File(path, O_RDWR)
+        try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+        try file.truncate(to: bytes.count)
+        try? Directory.remove(path + "-lock")
+    }
+
+    @Test("nothing rests on the file: without it, cut, spoiled, or of others' bytes, all is read, and what is missing of it is made anew") func beside() throws
+    {
+        try fill(runs: 2)
+        let path = directory.store + "/parity"
+        let whole = try runs()
+        let bytes = try File(path, O_RDONLY).read(1 << 20, at: 0)
+        #expect(bytes.count == 2 * ParityFile.recordBytes)
+        let ways: [[UInt8]] = [
+            [], Array(bytes.dropLast()), Array(bytes[..<5000]), Array(bytes[..<3]), bytes.map { $0 ^ 0x55 }, Array(repeating: 0, count: 100_000),
+            Array(bytes[4112...] + bytes[..<4112]), bytes + bytes, Array(repeating: 255, count: 4112 * 3),
+        ]
+        for (number, way) in ways.enumerated() {
+            try Self.write(way, path)
+            #expect(try isSound, "way \(number)")
+            try damage(0) { $0[70_000] ^= 1 }
+            _ = try restore()
+            try damage(0) { $0 = whole[0].bytes }
+            #expect(try restore() == [])
+            let isAnew = try runs().map(\.parity) == whole.map(\.parity)
+            #expect(isAnew, "way \(number)")
+            try damage(1) { $0[70_000] ^= 1 }
+            #expect(try restore() == [whole[1].position], "way \(number)")
+        }
+        try Directory.remove(path)
+        _ = try EventStore.compact(at: directory.store)
+        let isAnew = try runs().map(\.parity) == whole.map(\.parity)
+        #expect(isAnew)
     }
 
     @Test("I6: what parity makes of a run is no more believed than what a hub says") func forged() throws {
@@ -144,13 +221,8 @@ import Testing
         Self.sum(&other, at: position)
         #expect(other.withUnsafeBytes { DecodedRun.isSound($0, at: position) })
         let parity = try #require(other.withUnsafeBytes(RunParity.of))
-        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
-        try archive.environment.write { transaction in
-            let table = try #require(archive.parity)
-            try transaction.put(table, Archive.key(position: position) + [0], Array(parity[..<4080]))
-            try transaction.put(table, Archive.key(position: position) + [1], Array(parity[4080...]))
-        }
-        archive.environment.close()
+        let file = ParityFile(directory: directory.store)
+        try other.withUnsafeBytes { try file.replace($0, at: position) }
         try damage(0) {
             $0 = other; $0[90_000] ^= 1
         }
@@ -216,39 +288,10 @@ import Testing
             case "/copied": try EventStore.copy(from: directory.path + "/other", to: directory.path + path)
             default: break
             }
-            let archive = try Archive(directory: directory.path + (path == "/copied" ? path : "/other"), isReadOnly: true, mapBytesMax: .max / 2)
-            defer { archive.environment.close() }
-            var found: [(Int, Bool)] = []
-            try archive.environment.read { transaction in
-                try transaction.forEach(archive.runs) { key, value in
-                    let parity = try archive.parity(at: Array(key).reduce(Position(0)) { $0 << 8 | Position($1) }, transaction)
-                    let isIts = parity == RunParity.of(value)
-                    #expect(isIts)
-                    found.append((value.count, parity != nil))
-                    return true
-                }
-            }
-            #expect(found.map(\.1) == [false, true, true], "\(path)")
+            let found = try runs(directory.path + (path == "/copied" ? path : "/other"))
+            #expect(found.map { $0.parity != nil } == [false, true, true], "\(path)")
+            let isTheirs = found.allSatisfy { run in run.parity == run.bytes.withUnsafeBytes(RunParity.of) }
+            #expect(isTheirs)
         }
-    }
-
-    @Test("a store of before, without a table for it, is read, written, and compacted") func before() throws {
-        try fill()
-        let archive = try Archive(directory: directory.store, isReadOnly: false, mapBytesMax: .max / 2)
-        let table = try #require(archive.parity)
-        try archive.environment.write { try $0.drop(table) }
-        archive.environment.close()
-        #expect(try isSound)
-        try EventStore.copy(from: directory.store, to: directory.path + "/copy")
-        #expect(try EventStore.verify(at: directory.path + "/copy").problems.isEmpty)
-        let readOnly = try Archive(directory: directory.store, isReadOnly: true, mapBytesMax: .max / 2)
-        #expect(readOnly.parity == nil)
-        readOnly.environment.close()
-        try damage(0) { $0[5000] ^= 1 }
-        #expect(try restore() == [])
-        try damage(0) { $0[5000] ^= 1 }
-        #expect(try isSound)
-        _ = try EventStore.compact(at: directory.store)
-        #expect(try isSound)
     }
 }

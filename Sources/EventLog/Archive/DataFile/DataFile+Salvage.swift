@@ -32,11 +32,14 @@ extension DataFile {
     /// For salvage: damaged pages are passed over with all that is below them, and returned as problems (no database of that name is one,
     /// too). What is lent lay in sound pages, but LMDB has no checksums: judge its content. Up to one whole value is held in memory.
     ///
-    /// - Parameter isLenient: lends also what can be read of damaged pages, in any order: much of it may be nonsense.
+    /// - Parameters:
+    ///   - isLenient: lends also what can be read of damaged pages, in any order: much of it may be nonsense.
+    ///   - lendsDamagedChains: lends also values that begin on a page whose header is damaged, and the value's first bytes perhaps with it.
     package borrowing func forEach(
         database name: String,
         from start: [UInt8] = [],
         isLenient: Bool = false,
+        lendsDamagedChains: Bool = false,
         _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
     ) rethrows -> [DataFileProblem] {
         var tree: TreeRecord?
@@ -49,6 +52,7 @@ extension DataFile {
             return problems + [missing]
         }
         walk.problems = DataFileProblems()
+        walk.lendsDamagedChains = lendsDamagedChains
         var buffer: [UInt8] = []
         try start.withUnsafeBytes { start in
             try walk.walk(tree, from: start.isEmpty ? nil : start) { entry in
