@@ -201,6 +201,22 @@ import Testing
         store.setPending([failed, ownEdit] + more.dropFirst(), of: Self.chat)
         changes = try watch.update(from: store)
         #expect(changes.filter(\.isWithdrawn).map(\.message.text) == ["last", "a"])
+        // With a page of none all is news from then on.
+        var none = TimelineWatch(Self.chat, limit: 0)
+        #expect(try none.update(from: store).isEmpty)
+        store.setPending([failed, ownEdit] + more, of: Self.chat)
+        #expect(try none.update(from: store).map(\.message.text).contains("a"))
+        // So it is in a conversation that the hub does not have yet.
+        let new = ConversationID(high: 1, low: 2)
+        let creation = Self.pending(20, .conversationCreated(kind: .group, title: nil, participants: [Self.bob]), in: new)
+        let said = (21...24).map { counter in
+            Self.pending(counter, .messageSent(.init(id: MessageID(high: 9, low: counter), role: .user, text: "\(counter)")), in: new)
+        }
+        store.setPending([creation, said[0]], of: new)
+        var early = TimelineWatch(new, limit: 1)
+        #expect(try early.update(from: store).map(\.message.text) == ["21"])
+        store.setPending([creation] + said, of: new)
+        #expect(try early.update(from: store).map(\.message.text) == ["22", "23", "24"])
         for _ in 0..<20 {
             let texts = (0..<60).map { Event.Content.messageSent(.init(id: .random(), role: .user, text: "\($0)")) }
             _ = try store.log.appendBlocking(texts.map { Submission(Event(conversation: Self.chat, author: Self.bob, content: $0)) })

@@ -4,7 +4,7 @@
     internal import Darwin
 #endif
 
-/// The file `parity` of a store: what restores damaged runs (docs/FORMAT.md, section 4.5).
+/// The file `parity` of a store: what restores damaged runs (docs/FORMAT.md, section 4.6).
 ///
 /// It lies beside the archive and not in it, so that no damage of it keeps a store from being opened. Nothing rests on it: what cannot be written there is
 /// left out, and what was written is synced behind the commits that it belongs to.

@@ -77,7 +77,9 @@ extension EventStore {
             try archive.environment.write { [archive] transaction in
                 for position in runs {
                     let key = Archive.key(position: position)
-                    guard var bytes = try transaction.get(archive.runs, key).map(Array.init), RunBlocks.put(blocks[position] ?? [], into: &bytes) else { continue }
+                    guard var bytes = try transaction.get(archive.runs, key).map(Array.init), RunBlocks.put(blocks[position] ?? [], into: &bytes) else {
+                        continue
+                    }
                     try transaction.put(archive.runs, key, bytes)
                 }
             }

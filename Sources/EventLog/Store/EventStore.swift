@@ -177,7 +177,9 @@ public final class EventStore: Sendable {
     package static func checkIsStore(_ path: String) throws {
         var status = stat()
         guard stat(path, &status) == 0 else {
-            throw EventLogError(.noSuchStore, "\(path): no such store (\(String(cString: strerror(errno)))); `convstore import` or `convstore new` makes one, `convstore sync` a replica")
+            throw EventLogError(
+                .noSuchStore,
+                "\(path): no such store (\(String(cString: strerror(errno)))); `convstore import` or `convstore new` makes one, `convstore sync` a replica")
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { throw EventLogError(.notAStore, "\(path) is a file, not a store's directory") }
         guard access(path, X_OK) == 0 else { throw EventLogError(.inputOutput, "\(path): \(String(cString: strerror(errno)))") }

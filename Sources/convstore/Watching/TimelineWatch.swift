@@ -33,6 +33,8 @@ struct TimelineWatch {
     let conversation: ConversationID
     private let limit: Int
     private var seq: Seq = 0
+    /// Nothing of a conversation that the hub does not know has a seq.
+    private var hasLooked = false
     private var shown: [Seq: Shown] = [:]
     /// Those that the hub has not accepted: their seqs are not theirs yet.
     private var unconfirmed: [MessageID: Shown] = [:]
@@ -55,7 +57,8 @@ struct TimelineWatch {
             return unconfirmed.values.sorted { $0.message.seq < $1.message.seq }.map { Change(message: $0.message, isWithdrawn: true, receipts: receipts) }
         }
         receipts = page.receipts
-        let isFirst = seq == 0
+        let isFirst = !hasLooked
+        hasLooked = true
         let isOverlaid = store.overlaidConversations.contains(conversation)
         var touched = Set(isFirst ? page.messages.map(\.seq) : [])
         var hasReceipts = false
@@ -114,6 +117,7 @@ struct TimelineWatch {
     /// The messages above a page that the hub has not accepted. What waits comes behind all others: a page that begins before it has all there is.
     private static func waiting(above page: TimelinePage, _ store: ConversationStore) throws -> ArraySlice<Message> {
         var all = page.messages
+        if all.isEmpty { all = try store.timeline(of: page.conversation, .newest, limit: 1)?.messages ?? [] }
         while all.first?.unconfirmed != nil {
             let more = try store.timeline(of: page.conversation, .newest, limit: 2 * all.count)?.messages ?? []
             if more.count <= all.count { break }
