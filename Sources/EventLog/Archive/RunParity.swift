@@ -62,15 +62,19 @@ enum RunParity {
         return parity
     }
 
-    /// Where all that differs lies in a row, as places of the parity; it may go round the parity's end. Where something differs all about, the pages of
-    /// LMDB's file: a chain of them begins with a header, behind which the run begins.
+    /// Of a disk, which loses them whole.
+    private static let sectorBytes = 512
+
+    /// Where all that differs lies in a row, as places of the parity; it may go round the parity's end. Where something differs all about, as many sectors of
+    /// LMDB's file, where the run begins behind a page's header.
     private static func windows(of difference: [UInt8]) -> [(first: Int, count: Int)] {
         let places = difference.indices.filter { difference[$0] != 0 }
         guard let last = places.last else { return [] }
         // The longest gaps: all else lies between the end of one and its beginning.
         let befores = [last - byteCount] + places.dropLast()
         let gaps = zip(befores, places).map { (length: $1 - $0, end: $1) }.sorted { ($1.length, $0.end) < ($0.length, $1.end) }
-        let pages = [(first: 0, count: byteCount), (first: byteCount - PageLayout.headerBytes, count: byteCount)]
-        return gaps.prefix(windowsMax).map { (first: $0.end, count: byteCount + 1 - $0.length) } + (places.count == 1 ? [] : pages)
+        let sectors = [0] + stride(from: sectorBytes - PageLayout.headerBytes, to: byteCount, by: sectorBytes)
+        let all = places.count == 1 ? [] : sectors.map { (first: $0, count: byteCount) }
+        return gaps.prefix(windowsMax).map { (first: $0.end, count: byteCount + 1 - $0.length) } + all
     }
 }

@@ -1,3 +1,9 @@
+#if canImport(Glibc)
+    internal import Glibc
+#elseif canImport(Darwin)
+    internal import Darwin
+#endif
+
 /// Runs that the store itself sets right, by the parity beside its archive.
 extension EventStore {
     /// Writes the parity of runs that were archived. What cannot be written is left out: nothing rests on it.
@@ -16,15 +22,32 @@ extension EventStore {
         var options = options
         options.access = .existing
         options.folds = []
+        var mended = try mendPages(at: path)
         let store = try open(at: path, options: options)
-        let count: Int
-        do { count = try store.restoreRuns().count } catch {
+        do { mended.formUnion(try store.restoreRuns()) } catch {
             try? store.close()
             throw error
         }
         // What it cannot archive of its journal is damage of another kind.
         do { try store.close() } catch let error as EventLogError where error.code == .damaged {}
-        return count
+        return mended.count
+    }
+
+    /// Writes anew what LMDB needs of a run's first page, where that is damaged and nothing else that LMDB needs is. For a store that nobody has open.
+    ///
+    /// - Returns: the positions of such runs.
+    /// - Throws: `EventLogError`: `noSuchStore`, `busy`, `inputOutput`.
+    package static func mendPages(at path: String) throws -> Set<Position> {
+        try checkIsStore(path)
+        guard Directory.exists(Archive.path(path)) else { return [] }
+        do {
+            let lock = try File(path + "/lock", O_RDWR | O_CREAT)
+            guard lock.lockExclusively() else { throw EventLogError(.busy, "\(path) is open for writing by another process: try again when that has ended") }
+            defer { lock.unlock() }
+            return Set(try ChainMending.mend(file: Archive.path(path)).filter { $0.count == 8 }.map(Archive.position))
+        } catch let error as SystemError {
+            throw error.typed
+        }
     }
 
     /// The same with an open store. Reads all runs.

@@ -483,8 +483,9 @@ public final class EventStore: Sendable {
                     try SideStore.rewrite(directory: path)
                     try rewriteArchive(progress)
                 } else if try isWorthCompacting() {
-                    // Room is saved by the way: a damaged record, which `verify` names, is no reason why a store should not close.
-                    do { try rewriteArchive() } catch let error as EventLogError where error.code == .damaged {}
+                    // Room is saved by the way: a damaged record, which `verify` names, or a disk that is full is no reason why a store should not close.
+                    do { try rewriteArchive() } catch let error as EventLogError where [.damaged, .diskFull].contains(error.code) {
+                    } catch let error as SystemError where error.isNoSpace {}
                 }
             } catch { failure = error }
         }

@@ -35,9 +35,10 @@ public final class Repair: Sendable {
             var open = options.store.log
             open.access = .existing
             open.folds = []
+            let mended = try EventStore.mendPages(at: path)
             let store = try EventStore.open(at: path, options: open)
             do {
-                let restored = try store.restoreRuns().count
+                let restored = try mended.union(store.restoreRuns()).count
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
                 func made(isWhole: Bool) -> Repair { Repair(path, store, identity, isService, damaged, restored, isWhole, options) }
                 if 1...damagedMax ~= damaged.count { return made(isWhole: false) }

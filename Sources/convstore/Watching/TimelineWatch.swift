@@ -25,6 +25,13 @@ struct TimelineWatch {
             deliveredTo = receipts.deliveredTo(message)
             readBy = receipts.readBy(message)
         }
+
+        /// What is not confirmed has no seq of its own yet: that it moves up, as one before it was withdrawn, is no news.
+        static func == (old: Shown, new: Shown) -> Bool {
+            var message = old.message
+            if message.unconfirmed != nil, new.message.unconfirmed != nil { message.seq = new.message.seq }
+            return message == new.message && old.deliveredTo == new.deliveredTo && old.readBy == new.readBy
+        }
     }
 
     /// Messages of which a new reader is told.

@@ -151,23 +151,43 @@ import Testing
         #expect(events.count == 1202)
         let path = directory.store + "/archive"
         for run in try runs() {
-            // Its first page with LMDB's header, that header alone, one bit of it; an inner page; the last.
-            for kind in 0..<5 {
+            // Its first page with LMDB's header, that header alone, a bit of the number, the kind or the pages in it; an inner page, sectors, the last.
+            for kind in 0..<9 {
                 let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
                 let start = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound)
                 try #require(start % 4096 == 16)
-                let last = (start + run.bytes.count - 1) / 4096 * 4096
-                let lost = [start - 16..<start + 4080, start - 16..<start, start - 16..<start - 15, start + 8176..<start + 12_272, last..<last + 4096][kind]
+                let (first, last) = (start - 16, (start + run.bytes.count - 1) / 4096 * 4096)
+                let lost = [
+                    first..<first + 4096, first..<start, first..<first + 1, first + 10..<first + 11, first + 12..<first + 13, first + 14..<first + 15,
+                    first + 8192..<first + 12_288, first + 8704..<first + 12_800, last..<last + 4096,
+                ][kind]
                 var bytes = sound
-                for place in lost { bytes[place] = kind == 2 ? bytes[place] ^ 0x10 : 0 }
+                for place in lost { bytes[place] = 2...5 ~= kind ? bytes[place] ^ 0x04 : kind == 7 ? .random(in: 0...255) : 0 }
                 try Self.write(bytes, path)
-                #expect(try !isSound, "page \(kind)")
+                #expect(try !isSound, "kind \(kind)")
                 let (found, lines) = try saved()
-                #expect(found == events, "page \(kind): \(lines)")
-                if kind > 2 { #expect(try restore() == [run.position]) } else { try Self.write(sound, path) }
-                #expect(try isSound, "page \(kind)")
+                #expect(found == events, "kind \(kind): \(lines)")
+                #expect(try EventStore.restore(at: directory.store) == 1, "kind \(kind)")
+                #expect(try isSound, "kind \(kind)")
+                let isAsItWas = try runs().map(\.bytes).contains(run.bytes)
+                #expect(isAsItWas, "kind \(kind)")
             }
         }
+        // Nothing is written where more is damaged, or somebody writes.
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        let start = try #require(sound.firstRange(of: try runs()[0].bytes[..<2000])?.lowerBound)
+        var bytes = sound
+        bytes[start - 16] ^= 1
+        bytes[4096 + 20] ^= 1
+        try Self.write(bytes, path)
+        #expect(throws: EventLogError.self) { try EventStore.restore(at: directory.store) }
+        let isLeft = try File(path, O_RDONLY).read(1 << 24, at: 0)[start - 16] == bytes[start - 16]
+        #expect(isLeft)
+        try Self.write(sound, path)
+        let store = try EventStore.open(at: directory.store)
+        #expect(throws: EventLogError.self) { try EventStore.restore(at: directory.store) }
+        try store.close()
+        #expect(try isSound)
     }
 
     private func saved() throws -> (events: [RecordedEvent], lost: [String]) {

@@ -5,7 +5,10 @@ extension DataFile {
     /// Not judged, as LMDB has nothing to compare it with: the content of keys (beyond their order) and values, a value's size within its
     /// last two bytes (or its last overflow page), and whether a page is an older, equally sound state of itself. For that our own
     /// checksums exist.
-    package borrowing func check() -> DataFileReport {
+    package borrowing func check() -> DataFileReport { check(assuming: []) }
+
+    /// As if the headers of some values' first pages were what they should be.
+    borrowing func check(assuming assumed: Set<UInt64>) -> DataFileReport {
         var report = DataFileReport(fileBytes: fileBytes)
         var problems = DataFileProblems()
         let metas = readMetas()
@@ -26,6 +29,7 @@ extension DataFile {
 
         let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: newer, pageBytes: pageBytes, fileBytes: fileBytes)
         walk.problems = problems
+        walk.assumed = assumed
         return StructureCheck(walk: walk, meta: newer, older: older, report: report).run()
     }
 }

@@ -6,6 +6,17 @@ package struct DataFileReport: Sendable {
         package var overflow: UInt64 = 0
     }
 
+    /// The pages of one value.
+    struct Chain: Hashable, Sendable {
+        /// The first, which begins with a header.
+        var page: UInt64
+        /// As many as the value needs.
+        var pages: UInt32
+        /// Whether that header cannot be right; else it tells of more pages.
+        var isDamaged: Bool
+        var key: [UInt8]
+    }
+
     /// At most a hundred; the check ends there.
     package internal(set) var problems: [DataFileProblem] = []
     package internal(set) var fileBytes: UInt64
@@ -16,6 +27,8 @@ package struct DataFileReport: Sendable {
     package internal(set) var pages = PageCounts()
     package internal(set) var freePages: UInt64 = 0
     package internal(set) var entries: [String: UInt64] = [:]
+    /// Those that may be mended by what names them.
+    var doubtfulChains: [Chain] = []
 
     /// The part of the map that LMDB uses: a file that lacks free pages at its end is shorter.
     package var mapUsedBytes: UInt64 { (lastPage + 1) * UInt64(pageBytes) }

@@ -31,6 +31,7 @@ final class StructureCheck {
             walk.problems.add(.unaccountedPages, page: first, "\(meta.lastPage - 1 - walk.met.count) pages are neither used nor free")
         }
         report.problems = walk.problems.list
+        report.doubtfulChains = walk.doubtful
         return report
     }
 

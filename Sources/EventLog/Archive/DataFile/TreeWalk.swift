@@ -32,6 +32,10 @@ final class TreeWalk {
     var isLenient = false
     /// Lends also values of which the first page's header is damaged; whoever asks for that judges each by checksums.
     var lendsDamagedChains = false
+    /// First pages of values' chains of which the header is taken for what the node that names them says it should be.
+    var assumed: Set<UInt64> = []
+    /// Those of which the header is damaged, or tells of more pages than the value needs.
+    private(set) var doubtful: [DataFileReport.Chain] = []
     private(set) var met: PageSet
     private(set) var counts = Counts()
 
@@ -273,7 +277,10 @@ extension TreeWalk {
             let found = header.loadUnaligned(as: UInt64.self)
             let flags = header.loadUnaligned(fromByteOffset: 10, as: UInt16.self)
             var isDamaged = true
-            if found != first {
+            if assumed.contains(first) || lendsDamagedChains && found == first && flags == PageLayout.overflowFlag && count > needed {
+                isDamaged = false
+                count = needed
+            } else if found != first {
                 problems.add(.pageNumber, page: first, "it says that it is \(found)")
             } else if flags != PageLayout.overflowFlag {
                 problems.add(.pageKind, page: first, "flags \(flags) where overflow pages begin")
@@ -281,6 +288,9 @@ extension TreeWalk {
                 problems.add(.overflow, page: first, "\(count) pages for a value that needs \(needed)")
             } else {
                 isDamaged = false
+            }
+            if isDamaged || count > needed {
+                doubtful.append(DataFileReport.Chain(page: first, pages: UInt32(needed), isDamaged: isDamaged, key: Array(node.key)))
             }
             if isDamaged {
                 guard lendsDamagedChains else { return nil }
