@@ -26,7 +26,11 @@ final class ParityFile: Sendable {
 
     /// Writes the parity of a run of which there is none yet; one that is too small has none.
     func add(_ run: UnsafeRawBufferPointer, at position: Position) throws(SystemError) {
-        guard let parity = RunParity.of(run) else { return }
+        if let parity = RunParity.of(run) { try add(parity: parity, at: position) }
+    }
+
+    /// Adds what there was of a run.
+    func add(parity: [UInt8], at position: Position) throws(SystemError) {
         let record = Self.record(position, parity)
         try locked { (state) throws(SystemError) in
             try Self.write(record, at: state.count, open(&state))
@@ -35,22 +39,20 @@ final class ParityFile: Sendable {
         }
     }
 
-    /// Writes the parity of a run over all that there is of another run at its position, or behind the rest. What was written over is on the disk then.
+    /// Writes over all that there is of a run at a position, durably, and adds the parity of the run as it is now, if that can be done.
     func replace(_ run: UnsafeRawBufferPointer, at position: Position) throws(SystemError) {
-        let parity = RunParity.of(run)
         try locked { (state) throws(SystemError) in
-            if parity == nil, !Directory.exists(path) { return }
+            guard Directory.exists(path) else { return }
             let file = try open(&state)
-            let slots = try Self.positions(file, state.count).filter { $0.position == position }.map(\.slot)
-            for slot in slots { try Self.write([UInt8](repeating: 0, count: Self.recordBytes), at: slot, file) }
-            if let parity {
-                let slot = slots.first ?? state.count
-                try Self.write(Self.record(position, parity), at: slot, file)
-                state.count = max(state.count, slot + 1)
+            for slot in 0..<state.count where try Self.position(slot, file) == position {
+                try Self.write([UInt8](repeating: 0, count: Self.recordBytes), at: slot, file)
+                state.isDirty = true
             }
-            try file.sync()
+            if state.isDirty { try file.sync() }
             state.isDirty = false
         }
+        try? add(run, at: position)
+        try? sync()
     }
 
     /// What was written is on the disk then.
@@ -66,18 +68,29 @@ final class ParityFile: Sendable {
     func remove() throws(SystemError) {
         try locked { (state) throws(SystemError) in
             state = State()
-            try Directory.remove(path)
+            // A directory in its place is none of ours.
+            do throws(SystemError) { try Directory.remove(path) } catch { if error.number != EISDIR { throw error } }
         }
     }
 
     /// Lets go of the file: it may be replaced by another.
     func close() { state.withLock { $0 = State() } }
 
-    /// What there is, to be read record by record; nothing, if it cannot be read.
-    func records() -> ParityRecords {
-        let file = state.withLock { $0.file } ?? (try? File(path, O_RDONLY))
-        guard let file, let count = try? file.size / Self.recordBytes, let positions = try? Self.positions(file, count) else { return ParityRecords() }
-        return ParityRecords(file: file, slots: Dictionary(positions.map { ($0.position, $0.slot) }) { $1 })
+    /// What there is, to be read record by record, but for what cannot be read.
+    ///
+    /// - Parameter archiveBytes: of the runs: there are no more records than they may have.
+    func records(archiveBytes: Int) -> ParityRecords {
+        var records = ParityRecords()
+        guard let file = state.withLock({ $0.file }) ?? (try? File(path, O_RDONLY)), let size = try? file.size else { return records }
+        records.file = file
+        for slot in 0..<min(size / Self.recordBytes, 2 * archiveBytes / RunParity.runBytesMin + 16) {
+            guard let position = try? Self.position(slot, file) else {
+                records.isWhole = false
+                continue
+            }
+            if position > 0 { records.slots[position, default: []].append(slot) }
+        }
+        return records
     }
 
     private func locked(_ body: (inout State) throws(SystemError) -> Void) throws(SystemError) {
@@ -101,14 +114,8 @@ final class ParityFile: Sendable {
         return file
     }
 
-    private static func positions(_ file: File, _ count: Int) throws(SystemError) -> [(position: Position, slot: Int)] {
-        var found: [(position: Position, slot: Int)] = []
-        for slot in 0..<count {
-            let bytes = try file.read(8, at: slot * recordBytes)
-            let position = bytes.reversed().reduce(Position(0)) { $0 << 8 | Position($1) }
-            if bytes.count == 8, position > 0 { found.append((position, slot)) }
-        }
-        return found
+    private static func position(_ slot: Int, _ file: File) throws(SystemError) -> Position {
+        Archive.position(try file.read(8, at: slot * recordBytes).reversed())
     }
 
     private static func record(_ position: Position, _ parity: [UInt8]) -> [UInt8] {
@@ -131,20 +138,23 @@ final class ParityFile: Sendable {
 /// The records of a file `parity`, as it was when they were looked for.
 struct ParityRecords {
     fileprivate var file: File?
-    fileprivate var slots: [Position: Int] = [:]
+    fileprivate var slots: [Position: [Int]] = [:]
+    /// Whether all of the file could be read.
+    fileprivate(set) var isWhole = true
 
     func has(_ position: Position) -> Bool { slots[position] != nil }
 
-    /// The parity of the run at a position; `nil` if there is none, or it is damaged.
+    /// The newest parity of the run at a position that is sound; `nil` if there is none.
     func parity(at position: Position) -> [UInt8]? {
-        guard let file, let slot = slots[position], let record = try? file.read(ParityFile.recordBytes, at: slot * ParityFile.recordBytes),
-            record.count == ParityFile.recordBytes
-        else { return nil }
-        let isSound = record.withUnsafeBytes { bytes in
-            let end = record.count - 8
-            return bytes.loadUnaligned(as: UInt64.self).littleEndian == position
-                && bytes.loadUnaligned(fromByteOffset: end, as: UInt64.self).littleEndian == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+        for slot in (slots[position] ?? []).reversed() {
+            guard let record = try? file?.read(ParityFile.recordBytes, at: slot * ParityFile.recordBytes), record.count == ParityFile.recordBytes else { continue }
+            let isSound = record.withUnsafeBytes { bytes in
+                let end = record.count - 8
+                return bytes.loadUnaligned(as: UInt64.self).littleEndian == position
+                    && bytes.loadUnaligned(fromByteOffset: end, as: UInt64.self).littleEndian == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+            }
+            if isSound { return Array(record[8..<8 + RunParity.byteCount]) }
         }
-        return isSound ? Array(record[8..<8 + RunParity.byteCount]) : nil
+        return nil
     }
 }

@@ -31,7 +31,13 @@ extension EventStore {
             try Directory.rename(new, to: archive.path)
             // What the old one has of runs as they were before an erasure goes in any case.
             parity.close()
-            if hasParity { try Directory.rename(newParity.path, to: parity.path) } else { try parity.remove() }
+            do {
+                guard hasParity else { throw SystemError(call: "rename", path: newParity.path, number: ENOENT) }
+                try Directory.rename(newParity.path, to: parity.path)
+            } catch {
+                try? Directory.remove(newParity.path)
+                try parity.remove()
+            }
             try Directory.remove(archive.path + "-lock")
             try Directory.remove(new + "-lock")
             try Directory.sync(path)
@@ -78,10 +84,9 @@ extension EventStore {
                 }
             }
         }
-        // Half of it would be told from none by nobody.
         do { if isComplete { try parity.sync() } } catch { isComplete = false }
         if !isComplete { try? parity.remove() }
-        return isComplete && last > 0 && Directory.exists(parity.path)
+        return isComplete && Directory.exists(parity.path)
     }
 
     /// Writes tables, record by record, into a new file. `check` sees each before, with its table's place in `names`; what it throws ends the copy.
@@ -91,9 +96,12 @@ extension EventStore {
         finish: (LMDBEnvironment, [LMDBEnvironment.Table]) throws -> Void = { _, _ in }
     ) throws {
         let size = try File(environment.path, O_RDONLY).size
-        let target = try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2)
+        func typing<R>(_ body: () throws -> R) throws -> R {
+            do { return try body() } catch let error as LMDBError { throw Archive.typed(error, path) }
+        }
+        let target = try typing { try LMDBEnvironment(path: path, isReadOnly: false, mapBytes: max(size + size / 8, 1 << 20), mapBytesMax: Int.max / 2) }
         defer { target.close() }
-        let tables = try target.tables(names).compactMap { $0 }
+        let tables = try typing { try target.tables(names).compactMap { $0 } }
         let sources = environment.isPinned ? try names.map { try environment.pinnedTable($0) } : try environment.tables(names, creates: false)
         guard !sources.contains(where: { $0 == nil }) else {
             throw EventLogError(.busy, "\(environment.path): a table was being replaced; try again")
@@ -149,7 +157,7 @@ extension EventStore {
                 try progress?(UInt64(before), total)
             }
         }
-        try finish(target, tables)
+        try typing { try finish(target, tables) }
         try File(path, O_RDWR).syncAll()
     }
 

@@ -22,27 +22,31 @@ extension EventStore {
         var options = options
         options.access = .existing
         options.folds = []
-        var mended = try mendPages(at: path)
+        let mended = try mendPages(at: path)
         let store = try open(at: path, options: options)
-        do { mended.formUnion(try store.restoreRuns()) } catch {
+        let count: Int
+        do { count = try store.restoreRuns(mended: mended).count } catch {
             try? store.close()
             throw error
         }
         // What it cannot archive of its journal is damage of another kind.
         do { try store.close() } catch let error as EventLogError where error.code == .damaged {}
-        return mended.count
+        return count
     }
 
     /// Writes anew what LMDB needs of a run's first page, where that is damaged and nothing else that LMDB needs is. For a store that nobody has open.
     ///
-    /// - Returns: the positions of such runs.
-    /// - Throws: `EventLogError`: `noSuchStore`, `busy`, `inputOutput`.
+    /// - Returns: the positions of such runs, perhaps some that are no runs'.
+    /// - Throws: `EventLogError`: `noSuchStore`, `newerFormat`, `busy`, `inputOutput`.
     package static func mendPages(at path: String) throws -> Set<Position> {
         try checkIsStore(path)
         guard Directory.exists(Archive.path(path)) else { return [] }
+        do { _ = try KeyFile(reading: path) } catch let error as EventLogError where error.code == .newerFormat {
+            throw error
+        } catch {}
         do {
             let lock = try File(path + "/lock", O_RDWR | O_CREAT)
-            guard lock.lockExclusively() else { throw EventLogError(.busy, "\(path) is open for writing by another process: try again when that has ended") }
+            guard lock.lockExclusively() else { throw EventLogError(.busy, "\(path) is open for writing: try again when that has ended") }
             defer { lock.unlock() }
             return Set(try ChainMending.mend(file: Archive.path(path)).filter { $0.count == 8 }.map(Archive.position))
         } catch let error as SystemError {
@@ -52,21 +56,18 @@ extension EventStore {
 
     /// The same with an open store. Reads all runs.
     ///
-    /// - Returns: the positions of the runs that were replaced.
-    package func restoreRuns() throws -> [Position] {
-        let records = parity.records()
+    /// - Parameter mended: what ``mendPages(at:)`` set right.
+    /// - Returns: the positions of the runs that are as they were, and had been damaged.
+    package func restoreRuns(mended: Set<Position> = []) throws -> Set<Position> {
+        let records = parity.records(archiveBytes: (try? File(archive.path, O_RDONLY).size) ?? 0)
         var damaged: [Position] = []
+        var restored: Set<Position> = []
+        var isRight = records.isWhole
         try forEachRun { position, value in
-            if !DecodedRun.isSound(value, at: position) {
-                damaged.append(position)
-            } else if !records.has(position) {
-                try? parity.add(value, at: position)
-            } else if records.parity(at: position) != RunParity.of(value) {
-                try? parity.replace(value, at: position)
-            }
+            guard DecodedRun.isSound(value, at: position) else { return damaged.append(position) }
+            if mended.contains(position) { restored.insert(position) }
+            isRight = isRight && (value.count < RunParity.runBytesMin || records.parity(at: position) == RunParity.of(value))
         }
-        try? parity.sync()
-        var restored: [Position] = []
         for start in stride(from: 0, to: damaged.count, by: Self.restoredAtOnce) {
             var blocks: [Position: [RunBlock]] = [:]
             var pinned: Set<Position> = []
@@ -75,9 +76,32 @@ extension EventStore {
                 blocks[position] = found.blocks
                 if found.isPinned { pinned.insert(position) }
             }
-            if !blocks.isEmpty { restored += try repairRuns(blocks, pinned: pinned) }
+            if !blocks.isEmpty { restored.formUnion(try repairRuns(blocks, pinned: pinned)) }
         }
+        // No reason to fail: what is missing is made another time.
+        if !isRight { try? renewParity(records) }
         return restored
+    }
+
+    /// Writes the file anew: of each sound run its parity, of a damaged one what there is.
+    private func renewParity(_ records: ParityRecords) throws {
+        let new = ParityFile(directory: path, name: "parity.new")
+        try new.remove()
+        do {
+            try forEachRun { position, value in
+                if DecodedRun.isSound(value, at: position) {
+                    try new.add(value, at: position)
+                } else if let old = records.parity(at: position) {
+                    try new.add(parity: old, at: position)
+                }
+            }
+            try new.sync()
+            parity.close()
+            if Directory.exists(new.path) { try Directory.rename(new.path, to: parity.path) } else { try parity.remove() }
+        } catch {
+            try? new.remove()
+            throw error
+        }
     }
 
     /// What is known of the logs of so many runs is held in memory.

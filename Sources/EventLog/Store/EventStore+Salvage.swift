@@ -53,7 +53,7 @@ extension EventStore {
 
         init(path: String) {
             self.path = path
-            parity = ParityFile(directory: path).records()
+            parity = ParityFile(directory: path).records(archiveBytes: (try? File(Archive.path(path), O_RDONLY).size) ?? 0)
         }
 
         mutating func archive(

@@ -38,7 +38,7 @@ public final class Repair: Sendable {
             let mended = try EventStore.mendPages(at: path)
             let store = try EventStore.open(at: path, options: open)
             do {
-                let restored = try mended.union(store.restoreRuns()).count
+                let restored = try store.restoreRuns(mended: mended).count
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
                 func made(isWhole: Bool) -> Repair { Repair(path, store, identity, isService, damaged, restored, isWhole, options) }
                 if 1...damagedMax ~= damaged.count { return made(isWhole: false) }

@@ -54,7 +54,7 @@ public final class SyncRun: Sendable {
         case quiet(seconds: Int)
         /// Everything is held, and the outbox is answered.
         case settled(Report)
-        /// So many damaged runs were set right, by their parity or with bytes of the hub's; if not `isWhole`, the replica is salvaged next.
+        /// So many damaged runs were set right, by their parity or with bytes of the hub's; if not `isWhole`, the hub is asked next, or the replica salvaged.
         case repaired(runs: Int, isWhole: Bool)
         /// The connection broke; it is tried again after so many milliseconds.
         case waiting(milliseconds: UInt64, reason: String)

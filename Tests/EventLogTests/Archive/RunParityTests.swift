@@ -29,7 +29,7 @@ import Testing
 
     private func runs(_ path: String? = nil) throws -> [(position: Position, bytes: [UInt8], parity: [UInt8]?)] {
         let path = path ?? directory.store
-        let records = ParityFile(directory: path).records()
+        let records = ParityFile(directory: path).records(archiveBytes: 1 << 30)
         let archive = try Archive(directory: path, isReadOnly: true, mapBytesMax: .max / 2)
         defer { archive.environment.close() }
         return try archive.environment.read { transaction in
@@ -50,7 +50,7 @@ import Testing
     private func restore() throws -> [Position] {
         let store = try EventStore.open(at: directory.store)
         defer { try? store.close() }
-        return try store.restoreRuns()
+        return try store.restoreRuns().sorted()
     }
 
     private var isSound: Bool { get throws { try EventStore.verify(at: directory.store).problems.isEmpty } }
@@ -190,6 +190,42 @@ import Testing
         #expect(try isSound)
     }
 
+    @Test("what names a run is damaged: salvage loses no other with it", arguments: [(-4 + 2, 0x02), (-4 + 1, 0x40), (12, 0x20), (12, 0x01), (13, 0x01)])
+    func nodes(offset: Int, bit: UInt8) throws {
+        try fill(runs: 4)
+        let path = directory.store + "/archive"
+        let all = try saved().events.count
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        for run in try runs() {
+            // A node: its value's size, flags, the key's size, the key, the first page.
+            let node: [UInt8] = [1, 0, 8, 0] + Archive.key(position: run.position)
+            var bytes = sound
+            for start in sound.ranges(of: node).map(\.lowerBound) { bytes[start + offset] ^= bit }
+            #expect(bytes != sound)
+            try Self.write(bytes, path)
+            let count = try saved().events.count
+            #expect(count >= all - 602, "run \(run.position)")
+            try Self.write(sound, path)
+        }
+    }
+
+    @Test("a run of which the head of its pages and its bytes are damaged counts when it is as it was") func counted() throws {
+        try fill(runs: 2)
+        let path = directory.store + "/archive"
+        let run = try runs()[0]
+        for isLost in [false, true] {
+            let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+            let start = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound)
+            var bytes = sound
+            bytes[start - 16] ^= 1
+            bytes[start + 50_000] ^= 1
+            if isLost { bytes[start + 100_001] ^= 1 }
+            try Self.write(bytes, path)
+            #expect(try EventStore.restore(at: directory.store) == (isLost ? 0 : 1))
+            #expect(try isSound == !isLost)
+        }
+    }
+
     private func saved() throws -> (events: [RecordedEvent], lost: [String]) {
         var (events, lost) = ([RecordedEvent](), [String]())
         try EventStore.salvage(at: directory.store, event: { events.append($0) }, lost: { lost.append($0) })
@@ -212,7 +248,7 @@ import Testing
         #expect(bytes.count == 2 * ParityFile.recordBytes)
         let ways: [[UInt8]] = [
             [], Array(bytes.dropLast()), Array(bytes[..<5000]), Array(bytes[..<3]), bytes.map { $0 ^ 0x55 }, Array(repeating: 0, count: 100_000),
-            Array(bytes[4112...] + bytes[..<4112]), bytes + bytes, Array(repeating: 255, count: 4112 * 3),
+            Array(bytes[4112...] + bytes[..<4112]), bytes + bytes, bytes + bytes.map { $0 & 0xF0 }, Array(repeating: 255, count: 4112 * 3),
         ]
         for (number, way) in ways.enumerated() {
             try Self.write(way, path)

@@ -11,13 +11,15 @@ enum ChainMending {
     /// - Returns: the keys of the values.
     /// - Throws: `SystemError`; `EventLogError` if it is no file.
     static func mend(file path: String) throws -> [[UInt8]] {
-        func isSound(_ report: DataFileReport) -> Bool { !report.problems.contains { ArchiveCheck.isFatal($0.kind) } }
         let data = try DataFile(path: path)
         let report = data.check()
-        if isSound(report) || report.doubtfulChains.isEmpty { return [] }
-        // One that tells of too many pages is not always found where it lies, but where others' pages are used twice.
-        for chains in [report.doubtfulChains.filter(\.isDamaged), report.doubtfulChains] where !chains.isEmpty {
-            guard isSound(data.check(assuming: Set(chains.map(\.page)))) else { continue }
+        guard report.problems.contains(where: { ArchiveCheck.isFatal($0.kind) }) else { return [] }
+        let damaged = report.doubtfulChains.filter(\.isDamaged)
+        // One that tells of too many pages is not found where it lies, but where others' pages are used twice; and it may be right.
+        let ways = (damaged.isEmpty ? [] : [damaged]) + report.doubtfulChains.lazy.filter { !$0.isDamaged }.prefix(triedMax).map { damaged + [$0] }
+        for chains in ways {
+            // Nothing else may be wrong: not even a page lost, or what names the chain could be what is damaged.
+            guard data.check(assuming: Set(chains.map(\.page))).problems.allSatisfy({ $0.kind == .olderMeta }) else { continue }
             let file = try File(path, O_RDWR)
             for chain in chains { try header(of: chain).withUnsafeBytes { try file.write($0, at: Int(chain.page) * report.pageBytes) } }
             try file.sync()
@@ -25,6 +27,9 @@ enum ChainMending {
         }
         return []
     }
+
+    /// Each try walks the whole file.
+    private static let triedMax = 32
 
     private static func header(of chain: DataFileReport.Chain) -> [UInt8] {
         var out = ByteBuffer(capacity: PageLayout.headerBytes)

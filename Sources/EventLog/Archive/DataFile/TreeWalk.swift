@@ -146,6 +146,11 @@ final class TreeWalk {
 
     /// Notes that pages are in use; false if they cannot be, or already are.
     private func claim(_ first: UInt64, count: UInt64, referrer: UInt64) -> Bool {
+        isInside(first, count: count, referrer: referrer) && mark(first, count: count, referrer: referrer)
+    }
+
+    /// Whether there are such pages.
+    private func isInside(_ first: UInt64, count: UInt64, referrer: UInt64) -> Bool {
         guard first >= 2, first <= lastPage, count - 1 <= lastPage - first else {
             problems.add(.pageOutOfRange, page: first, "\(count) pages, named by page \(referrer), the last being \(lastPage)")
             return false
@@ -154,7 +159,7 @@ final class TreeWalk {
             problems.add(.fileTooShort, page: first, "\(count) pages are in use from here, the file has \(fileBytes) bytes")
             return false
         }
-        return mark(first, count: count, referrer: referrer)
+        return true
     }
 
     private func mark(_ first: UInt64, count: UInt64, referrer: UInt64) -> Bool {
@@ -264,7 +269,8 @@ extension TreeWalk {
     /// The first page of a value's overflow pages, if their header is right and they are there.
     private func judgeChain(_ node: Node, on referrer: UInt64) -> UInt64? {
         let first = node.inlineValue.loadUnaligned(as: UInt64.self)
-        guard claim(first, count: 1, referrer: referrer) else { return nil }
+        // What is lent in spite of damage takes no page from others: what names it may be wrong too.
+        guard lendsDamagedChains ? isInside(first, count: 1, referrer: referrer) : claim(first, count: 1, referrer: referrer) else { return nil }
         return withUnsafeTemporaryAllocation(byteCount: PageLayout.headerBytes, alignment: 8) { buffer -> UInt64? in
             let header = UnsafeRawPointer(buffer.baseAddress!)
             if let failure = reader.read(PageLayout.headerBytes, at: first * UInt64(pageBytes), into: buffer.baseAddress!) {
@@ -277,7 +283,7 @@ extension TreeWalk {
             let found = header.loadUnaligned(as: UInt64.self)
             let flags = header.loadUnaligned(fromByteOffset: 10, as: UInt16.self)
             var isDamaged = true
-            if assumed.contains(first) || lendsDamagedChains && found == first && flags == PageLayout.overflowFlag && count > needed {
+            if assumed.contains(first) {
                 isDamaged = false
                 count = needed
             } else if found != first {
@@ -292,10 +298,8 @@ extension TreeWalk {
             if isDamaged || count > needed {
                 doubtful.append(DataFileReport.Chain(page: first, pages: UInt32(needed), isDamaged: isDamaged, key: Array(node.key)))
             }
-            if isDamaged {
-                guard lendsDamagedChains else { return nil }
-                count = needed
-            }
+            if lendsDamagedChains { return isInside(first, count: needed, referrer: referrer) ? first : nil }
+            if isDamaged { return nil }
             guard count == 1 || claim(first + 1, count: count - 1, referrer: referrer) else { return nil }
             counts.pages.overflow += count
             return first
