@@ -147,7 +147,9 @@ struct ParityRecords {
     /// The newest parity of the run at a position that is sound; `nil` if there is none.
     func parity(at position: Position) -> [UInt8]? {
         for slot in (slots[position] ?? []).reversed() {
-            guard let record = try? file?.read(ParityFile.recordBytes, at: slot * ParityFile.recordBytes), record.count == ParityFile.recordBytes else { continue }
+            guard let record = try? file?.read(ParityFile.recordBytes, at: slot * ParityFile.recordBytes), record.count == ParityFile.recordBytes else {
+                continue
+            }
             let isSound = record.withUnsafeBytes { bytes in
                 let end = record.count - 8
                 return bytes.loadUnaligned(as: UInt64.self).littleEndian == position

@@ -87,7 +87,8 @@ struct TimelineWatch {
         if isOverlaid { touched.formUnion(page.messages.map(\.seq)) }
         // More may have been written since we looked than a page holds.
         let waiting = isOverlaid ? try Self.waiting(above: page, store) : []
-        if isFirst { above = Set(waiting.map(\.id)) } else { touched.formUnion(waiting.filter { !above.contains($0.id) || unconfirmed[$0.id] != nil }.map(\.seq)) }
+        if isFirst { above = Set(waiting.map(\.id)) }
+        touched.formUnion(waiting.filter { !above.contains($0.id) || unconfirmed[$0.id] != nil }.map(\.seq))
         // What waits, or failed, for messages further back is there at first, and news from then on.
         let unsettled = isOverlaid ? try Set(store.unsettledSeqs(in: conversation).filter { $0 <= page.seq }) : []
         if isFirst {
