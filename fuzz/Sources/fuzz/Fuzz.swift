@@ -47,6 +47,7 @@ private enum Fuzz {
     static func run(_ input: [UInt8]) {
         var bytes = input
         mend(&bytes)
+        restore(bytes)
         bytes.withUnsafeBytes { bytes in
             for slice in 0..<3 { _ = try? DecodedRun.messageIDs(bytes, at: 1, slice: slice) }
             for slice in 0..<3 { _ = try? DecodedRun.stamp(bytes, at: 1, slice: slice, event: 3, decompressor: decompressor) }
@@ -64,6 +65,22 @@ private enum Fuzz {
                     "a stamp that the run does not bear out")
             }
         }
+    }
+
+    /// Bytes that a run loses in a row are found again by its parity, if all its checksums held; and no parity at all makes anything else of it.
+    private static func restore(_ run: [UInt8]) {
+        var parity = [UInt8](repeating: 0, count: RunParity.byteCount)
+        for (place, byte) in run.enumerated() { parity[place % parity.count] ^= byte }
+        guard let last = run.last, run.withUnsafeBytes({ DecodedRun.isSound($0, at: 1) }) else {
+            _ = RunParity.restored(run, by: parity, at: 1)
+            return
+        }
+        let start = Int(run[0] ^ last) * 7919 % run.count
+        var spoiled = run
+        for place in start..<min(start + 1 + Int(last) * 16, run.count) { spoiled[place] &= 0x0F }
+        if spoiled != run { precondition(RunParity.restored(spoiled, by: parity, at: 1) == run, "a run that parity does not restore") }
+        parity[start % parity.count] ^= 1
+        precondition(RunParity.restored(spoiled, by: parity, at: 1) == nil, "a run that wrong parity restores")
     }
 
     private static func mend(_ bytes: inout [UInt8]) {
