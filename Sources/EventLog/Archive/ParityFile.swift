@@ -33,7 +33,8 @@ final class ParityFile: Sendable {
     func add(parity: [UInt8], at position: Position) throws(SystemError) {
         let record = Self.record(position, parity)
         try locked { (state) throws(SystemError) in
-            try Self.write(record, at: state.count, open(&state))
+            let file = try open(&state)
+            try Self.write(record, at: state.count, file)
             state.count += 1
             state.isDirty = true
         }

@@ -6,8 +6,8 @@
 enum RunParity {
     /// A page: what a disk loses at once.
     static let byteCount = 4096
-    /// Of a smaller run there is none: its events cost less to have again.
-    static let runBytesMin = 64 << 10
+    /// Of a smaller run there is none. To have its events again costs less than 128 KiB, though twice its bytes where it is of hundreds of logs.
+    static let runBytesMin = 32 << 10
 
     /// `nil`: the run is too small.
     static func of(_ run: UnsafeRawBufferPointer) -> [UInt8]? {

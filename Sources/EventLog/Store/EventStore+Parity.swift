@@ -12,7 +12,7 @@ extension EventStore {
         if isSynced { try? parity.sync() }
     }
 
-    /// Puts damaged runs of a store right again of which the store itself can tell what their bytes were: those that have parity (64 KiB or more), and lost
+    /// Puts damaged runs of a store right again of which the store itself can tell what their bytes were: those that have parity (32 KiB or more), and lost
     /// no more than a page (4 KiB) in a row. What is put there leads to the heads that the store has, as far as the rest of it can be read. Writes parity anew
     /// where that of a sound run is missing or wrong; nothing else is changed.
     ///

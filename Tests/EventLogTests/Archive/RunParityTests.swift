@@ -12,7 +12,7 @@ import Testing
 @Suite("Parity of runs") struct RunParityTests {
     let directory = TemporaryDirectory()
 
-    /// A store of so many runs, of more than 64 KiB each; texts that do not compress.
+    /// A store of so many runs, of some hundred KiB each; texts that do not compress.
     private func fill(runs: UInt64 = 1) throws {
         let store = try EventStore.open(at: directory.store)
         var random = SystemRandomNumberGenerator()
@@ -188,6 +188,20 @@ import Testing
         #expect(throws: EventLogError.self) { try EventStore.restore(at: directory.store) }
         try store.close()
         #expect(try isSound)
+    }
+
+    @Test("each opening writes behind what others have written") func reopened() throws {
+        for run in 0..<4 as Range<UInt64> {
+            let store = try EventStore.open(at: directory.store)
+            var random = SystemRandomNumberGenerator()
+            let text = (0..<5000).map { _ in String(random.next() as UInt64, radix: 36) }.joined()
+            _ = try store.appendBlocking((run == 0 ? [created(1)] : []) + [sent(run, in: 1, text)])
+            try store.close()
+        }
+        let found = try runs()
+        #expect(found.count == 4 && found.allSatisfy { $0.bytes.count < 64 << 10 })
+        let areAll = found.allSatisfy { run in run.parity != nil && run.parity == run.bytes.withUnsafeBytes(RunParity.of) }
+        #expect(areAll)
     }
 
     @Test("what names a run is damaged: salvage loses no other with it", arguments: [(-4 + 2, 0x02), (-4 + 1, 0x40), (12, 0x20), (12, 0x01), (13, 0x01)])
