@@ -55,6 +55,8 @@ import Testing
         func bytes(_ report: [String: Any]) -> Int { (report["bytes_in"] as? Int ?? .max / 2) + (report["bytes_out"] as? Int ?? .max / 2) }
         let first = try follow()
         let heads = try Shown.heads(copy)
+        // Else the copy needs no hub for that.
+        try FileManager.default.removeItem(atPath: copy + "/parity")
         try Self.flip(copy)
         #expect(try Program.run("verify", "--store", copy).status == 65)
         let second = try follow()
@@ -63,6 +65,7 @@ import Testing
         #expect(try Program.run("verify", "--store", copy, "--projections").status == 0 && Shown.heads(copy) == heads)
         // A device has what the hub encoded for it.
         try ada.sync(hub)
+        try? FileManager.default.removeItem(atPath: ada.store + "/parity")
         try Self.flip(ada.store)
         let third = try ada.sync(hub, "--verify")
         #expect(third["received"] as? Int ?? 0 > 0, "\(third)")
@@ -92,6 +95,7 @@ import Testing
         #expect(try repaired.status == 0 && repaired.object()["repaired"] as? Int == 1 && repaired.object()["ok"] as? Bool == true, "\(repaired)")
         #expect(try Program.run("verify", "--store", hub.store, "--projections").status == 0)
         // What has no parity stays, and is told.
+        try FileManager.default.removeItem(atPath: hub.store + "/parity")
         try Self.flip(hub.store)
         let left = try Program.run("verify", "--store", hub.store, "--repair", "--json")
         #expect(try left.status == 65 && left.object()["ok"] as? Bool == false && !left.errors.contains("verify --repair"), "\(left)")
