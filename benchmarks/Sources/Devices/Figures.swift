@@ -12,14 +12,28 @@ struct Figures {
     mutating func add(_ name: String, _ durations: [UInt64]) {
         let sorted = durations.sorted()
         guard let last = sorted.last else { return add(name, "none") }
-        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
-            add("\(name)_\(label)_ms", Double(sorted[min(Int(Double(sorted.count) * share), sorted.count - 1)]) / 1e6)
-        }
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] { add("\(name)_\(label)_ms", Self.milliseconds(sorted, share)) }
         add("\(name)_max_ms", Double(last) / 1e6)
     }
 
+    /// What was measured and the disk alone in the same run, and how many times longer the first took.
+    mutating func add(_ name: String, _ durations: [UInt64], beside disk: [UInt64]) {
+        add(name, durations)
+        add("disk_alone", disk)
+        guard !durations.isEmpty, !disk.isEmpty else { return }
+        let sorted = durations.sorted(), alone = disk.sorted()
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+            add("\(name)_\(label)_to_disk_alone", Self.milliseconds(sorted, share) / Self.milliseconds(alone, share))
+        }
+    }
+
+    private static func milliseconds(_ sorted: [UInt64], _ share: Double) -> Double {
+        Double(sorted[min(Int(Double(sorted.count) * share), sorted.count - 1)]) / 1e6
+    }
+
     func print() {
-        for line in lines { Swift.print("\(line.name.padding(toLength: 36, withPad: " ", startingAt: 0)) \(line.value)") }
+        let width = lines.map(\.name.count).max() ?? 0
+        for line in lines { Swift.print("\(line.name.padding(toLength: width, withPad: " ", startingAt: 0)) \(line.value)") }
         Swift.print("{" + lines.map { "\"\($0.name)\": \($0.value)" }.joined(separator: ", ") + "}")
     }
 }

@@ -63,7 +63,8 @@ struct FleetCommand: AsyncParsableCommand {
         let hub = try HubProcess(place.convstore, store: place.directory + "/hub")
         defer { hub.stop() }
         try await connect(fleet, hub, "resume", &figures)
-        try await write(fleet, ids, texts, hub, &figures)
+        let disk = try DiskPair(hub: place.directory, device: directory, rate: writers * rate, seconds: seconds)
+        try await write(fleet, ids, texts, hub, disk, &figures)
         figures.print()
     }
 
@@ -103,7 +104,9 @@ struct FleetCommand: AsyncParsableCommand {
         first.close()
     }
 
-    private func write(_ fleet: [Device], _ ids: [ConversationID], _ texts: [String], _ hub: HubProcess, _ figures: inout Figures) async throws {
+    private func write(
+        _ fleet: [Device], _ ids: [ConversationID], _ texts: [String], _ hub: HubProcess, _ disk: DiskPair, _ figures: inout Figures
+    ) async throws {
         let total = writers * rate * seconds
         let deliveries = Mutex(Deliveries(begun: [UInt64](repeating: 0, count: total)))
         for (index, device) in fleet.enumerated() {
@@ -127,34 +130,43 @@ struct FleetCommand: AsyncParsableCommand {
             }
         }
         ticks.start()
-        let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self")
-        let start = nanoseconds() + 100_000_000
         let group = group, writers = writers, rate = rate
-        let failure = await onThread { () -> String? in
-            for number in 0..<total {
-                let writer = number % writers
-                let due = start + UInt64(number) * 1_000_000_000 / UInt64(rate * writers)
-                sleep(until: due)
-                deliveries.withLock { $0.begun[number] = due }
-                let device = fleet[writer * group]
-                let message = Event.Message(id: MessageID(high: Writer.mark, low: UInt64(number)), role: .user, text: texts[number % texts.count])
-                do {
-                    try device.replica.append(Event(conversation: ids[writer], author: device.replica.user, content: .messageSent(message)))
-                } catch {
-                    return "\(error)"
+        var machineTicks = MachineTime.Spent(), hubSeconds = 0.0, ownSeconds = 0.0
+        var from = 0
+        for turn in Turn.lengths(of: seconds) {
+            let range = from..<from + turn * rate * writers
+            from = range.upperBound
+            let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self"), machineBefore = MachineTime.now
+            let start = nanoseconds() + 100_000_000
+            let failure = await onThread { () -> String? in
+                for number in range {
+                    let writer = number % writers
+                    let due = start + UInt64(number - range.lowerBound) * 1_000_000_000 / UInt64(rate * writers)
+                    sleep(until: due)
+                    deliveries.withLock { $0.begun[number] = due }
+                    let device = fleet[writer * group]
+                    let message = Event.Message(id: MessageID(high: Writer.mark, low: UInt64(number)), role: .user, text: texts[number % texts.count])
+                    do {
+                        try device.replica.append(Event(conversation: ids[writer], author: device.replica.user, content: .messageSent(message)))
+                    } catch {
+                        return "\(error)"
+                    }
+                    device.outboxChanged()
                 }
-                device.outboxChanged()
+                return nil
             }
-            return nil
+            if let failure { throw DeviceError("a writer's outbox refused: \(failure)") }
+            var waited = 0
+            while deliveries.withLock({ $0.count }) < from * (group - 1), waited < 10_000 {
+                try await Task.sleep(for: .milliseconds(1))
+                waited += 1
+            }
+            hubSeconds += hub.processorSeconds - hubBefore
+            ownSeconds += HubProcess.processorSeconds(of: "self") - ownBefore
+            machineTicks += MachineTime.now.spent(since: machineBefore)
+            try await Turn.ofDisk(disk, seconds: turn, hub: hub)
         }
-        if let failure { throw DeviceError("a writer's outbox refused: \(failure)") }
         let expected = total * (group - 1)
-        var waited = 0
-        while deliveries.withLock({ $0.count }) < expected, waited < 10_000 {
-            try await Task.sleep(for: .milliseconds(1))
-            waited += 1
-        }
-        let hubSeconds = hub.processorSeconds - hubBefore, ownSeconds = HubProcess.processorSeconds(of: "self") - ownBefore
         ticking.withLock { $0 = false }
         // What the writers have themselves comes back on its own way.
         try await Task.sleep(for: .seconds(1))
@@ -173,7 +185,8 @@ struct FleetCommand: AsyncParsableCommand {
         figures.add("lost", expected - result.count)
         figures.add("heads_unlike", unlike)
         figures.add("sessions_ended", endings.count)
-        figures.add("append_to_durable_elsewhere", result.fromBegun)
+        figures.add("append_to_durable_elsewhere", result.fromBegun, beside: disk.delays)
+        figures.add("machine_steal_percent", machineTicks.stolenPercent, decimals: 1)
         figures.add("hub_processor_share", hubSeconds / Double(seconds))
         figures.add("driver_processor_share", ownSeconds / Double(seconds))
         let memory = hub.memory

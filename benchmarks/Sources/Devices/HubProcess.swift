@@ -39,7 +39,12 @@ final class HubProcess {
         self.url = String(url)
     }
 
+    /// Takes the processor from it, so that another may have the disk alone.
+    func pause() { kill(process, SIGSTOP) }
+    func resume() { kill(process, SIGCONT) }
+
     func stop() {
+        resume()
         kill(process, SIGTERM)
         waitpid(process, nil, 0)
     }

@@ -25,8 +25,7 @@ struct LatencyCommand: AsyncParsableCommand {
         let dialogues = try Dialogues(place.dialogues)
         let ids = try HubStore.fill(place.directory + "/hub", conversations: conversations, events: events, dialogues)
         let texts = dialogues.all.flatMap(\.texts)
-        note("what the disk itself takes")
-        let diskBefore = try await disk("before")
+        let disk = try DiskPair(hub: place.directory, device: place.directory, rate: rate, seconds: seconds)
         let hub = try HubProcess(place.convstore, store: place.directory + "/hub")
         defer { hub.stop() }
         let replica = try Replica.open(at: place.directory + "/replica", user: HubStore.ada)
@@ -42,32 +41,42 @@ struct LatencyCommand: AsyncParsableCommand {
         }
         var writers: [Writer] = []
         for life in 0..<self.writers { writers.append(try await Writer(hub.url, life: UInt8(life))) }
-        note("\(count) events at \(rate) a second")
-        let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self"), machineBefore = MachineTime.now
-        let start = nanoseconds() + 100_000_000
+        note("\(count) events at \(rate) a second, in turns with the disk alone")
         let rate = rate, busy = busy
-        let late = await onThread { [writers] in
-            var late: [UInt64] = []
-            for number in 0..<count {
-                let due = start + UInt64(number) * 1_000_000_000 / UInt64(rate)
-                sleep(until: due)
-                late.append(nanoseconds() - due)
-                writers[number % writers.count].push(texts[number % texts.count], number: number, to: ids[number % busy], as: HubStore.assistant, due: due)
+        var due = [UInt64](repeating: 0, count: count), late: [UInt64] = []
+        var machineTicks = MachineTime.Spent(), hubSeconds = 0.0, ownSeconds = 0.0
+        var from = 0
+        // The first second does not count.
+        for turn in [1] + Turn.lengths(of: seconds) {
+            let range = from..<from + turn * rate
+            from = range.upperBound
+            let hubBefore = hub.processorSeconds, ownBefore = HubProcess.processorSeconds(of: "self"), machineBefore = MachineTime.now
+            let start = nanoseconds() + 100_000_000
+            for number in range { due[number] = start + UInt64(number - range.lowerBound) * 1_000_000_000 / UInt64(rate) }
+            late += await onThread { [writers, due] in
+                range.map { number in
+                    sleep(until: due[number])
+                    let late = nanoseconds() - due[number]
+                    writers[number % writers.count].push(
+                        texts[number % texts.count], number: number, to: ids[number % busy], as: HubStore.assistant, due: due[number])
+                    return late
+                }
             }
-            return late
+            var waited = 0
+            while durable.withLock({ $0[range].contains(0) }), waited < 10_000 {
+                try await Task.sleep(for: .milliseconds(1))
+                waited += 1
+            }
+            hubSeconds += hub.processorSeconds - hubBefore
+            ownSeconds += HubProcess.processorSeconds(of: "self") - ownBefore
+            machineTicks += MachineTime.now.spent(since: machineBefore)
+            if range.lowerBound > 0 { try await Turn.ofDisk(disk, seconds: turn, hub: hub) }
         }
         var answers: [UInt64] = []
         for writer in writers { answers += try await writer.answers().dropFirst(rate / writers.count) }
-        var waited = 0
-        while durable.withLock({ $0.contains(0) }), waited < 10_000 {
-            try await Task.sleep(for: .milliseconds(1))
-            waited += 1
-        }
-        let hubSeconds = hub.processorSeconds - hubBefore, ownSeconds = HubProcess.processorSeconds(of: "self") - ownBefore
-        let stolen = MachineTime.now.stolenPercent(since: machineBefore)
         let times = durable.withLock { $0 }
         var delays: [UInt64] = []
-        for number in rate..<count where times[number] > 0 { delays.append(times[number] - (start + UInt64(number) * 1_000_000_000 / UInt64(rate))) }
+        for number in rate..<count where times[number] > 0 { delays.append(times[number] - due[number]) }
         if let series {
             let lines = zip(answers, delays).map { "\($0 / 1000) \($1 / 1000)\n" }
             try lines.joined().write(toFile: series, atomically: false, encoding: .utf8)
@@ -75,28 +84,17 @@ struct LatencyCommand: AsyncParsableCommand {
         if let ending = device.ending { throw DeviceError("the device's session ended: \(ending)") }
         try await device.disconnect()
         for writer in writers { writer.close() }
-        let diskAfter = try await disk("after")
         var figures = Figures()
         figures.add("events_per_second", rate)
         figures.add("writers", writers.count)
         figures.add("events", delays.count)
         figures.add("lost", count - rate - delays.count)
-        figures.add("push_to_durable", delays)
+        figures.add("push_to_durable", delays, beside: disk.delays)
         figures.add("push_to_accepted", answers)
         figures.add("writer_late", Array(late.dropFirst(rate)))
-        figures.add("machine_steal_percent", stolen, decimals: 1)
-        figures.add("disk_alone_before", diskBefore)
-        figures.add("disk_alone_after", diskAfter)
+        figures.add("machine_steal_percent", machineTicks.stolenPercent, decimals: 1)
         figures.add("hub_processor_us_per_event", hubSeconds * 1e6 / Double(count), decimals: 0)
         figures.add("driver_processor_us_per_event", ownSeconds * 1e6 / Double(count), decimals: 0)
         figures.print()
-    }
-
-    /// Right before and behind what is measured: how fast a disk is changes on machines that are shared.
-    private func disk(_ name: String) async throws -> [UInt64] {
-        let path = place.directory + "/disk-" + name
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(atPath: path) }  // Only scratch: what is left behind does no harm.
-        return try await DiskPair.delays(in: path, rate: rate, seconds: 5)
     }
 }

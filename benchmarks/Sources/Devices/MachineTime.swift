@@ -12,6 +12,21 @@ struct MachineTime {
         return MachineTime(all: ticks.reduce(0, +), stolen: ticks.count == 8 ? ticks[7] : 0)
     }
 
-    /// The share of the processors' time, in percent, that the host took since an earlier moment.
-    func stolenPercent(since earlier: MachineTime) -> Double { Double(stolen - earlier.stolen) * 100 / Double(max(all - earlier.all, 1)) }
+    /// What went by between two moments.
+    struct Spent {
+        private(set) var all: UInt64 = 0, stolen: UInt64 = 0
+
+        /// The share of the processors' time, in percent, that the host took.
+        var stolenPercent: Double { Double(stolen) * 100 / Double(max(all, 1)) }
+
+        fileprivate init(all: UInt64, stolen: UInt64) { (self.all, self.stolen) = (all, stolen) }
+        init() {}
+
+        static func += (sum: inout Spent, more: Spent) {
+            sum.all += more.all
+            sum.stolen += more.stolen
+        }
+    }
+
+    func spent(since earlier: MachineTime) -> Spent { Spent(all: all - earlier.all, stolen: stolen - earlier.stolen) }
 }
