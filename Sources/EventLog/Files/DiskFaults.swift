@@ -1,12 +1,14 @@
 internal import Synchronization
 
-/// What a test does to a disk: told of each call that changes files under its directory, before it is done. No production code has one.
+/// What a test does to a disk: told of each call that reads or changes files under its directory, before it is done. No production code has one.
 ///
 /// Each may throw instead of letting the call through. `descriptor` stays the caller's.
 package protocol DiskFaults: AnyObject, Sendable {
     func willOpen(_ path: String) throws(SystemError)
     /// Says how many of the bytes get through; if not all, the write fails after them as it says.
     func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?)
+    /// Of files that are read by calls; LMDB's are mapped.
+    func willRead(_ path: String, offset: Int, count: Int) throws(SystemError)
     func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError)
     func willSync(_ path: String, _ descriptor: CInt) throws(SystemError)
     func didSync(_ path: String, _ descriptor: CInt) throws(SystemError)
@@ -27,6 +29,7 @@ extension DiskFaults {
     package func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) {
         (count, nil)
     }
+    package func willRead(_ path: String, offset: Int, count: Int) throws(SystemError) {}
     package func willTruncate(_ path: String, _ descriptor: CInt, to size: Int) throws(SystemError) {}
     package func willSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}
     package func didSync(_ path: String, _ descriptor: CInt) throws(SystemError) {}

@@ -94,6 +94,7 @@ final class File: Sendable {
 
     /// Reads up to so many bytes; fewer at the end of the file.
     func read(_ count: Int, at offset: Int) throws(SystemError) -> [UInt8] {
+        try faults?.willRead(path, offset: offset, count: count)
         var failure: SystemError?
         let result = [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
             var done = 0

@@ -8,6 +8,23 @@ import Testing
 
 @testable import EventLog
 
+/// A disk with a sector of a file `parity` that cannot be read, and, where it is told so, not be written either.
+private final class BadSector: DiskFaults {
+    private let offset: Int
+    private let refusesWrites: Bool
+
+    init(offset: Int, refusesWrites: Bool = false) { (self.offset, self.refusesWrites) = (offset, refusesWrites) }
+
+    private func fails(_ path: String, _ range: Range<Int>) -> Bool { path.hasSuffix("/parity") && range.overlaps(offset..<offset + 512) }
+    func willRead(_ path: String, offset: Int, count: Int) throws(SystemError) {
+        if fails(path, offset..<offset + count) { throw SystemError(call: "read", path: path, number: EIO) }
+    }
+    func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) {
+        if refusesWrites, path.hasSuffix("/parity") { return (0, SystemError(call: "pwrite", path: path, number: EIO)) }
+        return (count, nil)
+    }
+}
+
 /// Damaged runs that the store itself sets right, by their parity.
 @Suite("Parity of runs") struct RunParityTests {
     let directory = TemporaryDirectory()
@@ -335,6 +352,49 @@ import Testing
         let again = try EventStore.open(at: directory.store)
         #expect(try again.events(in: event.log, range: event.seq...event.seq).first?.isErased == true)
         try again.close()
+    }
+
+    @Test("a sector of the file that cannot be read costs its own record, which is made anew elsewhere", arguments: [0, 512, 3600, 4096, 4112 + 1024])
+    func unreadable(offset: Int) throws {
+        try fill(runs: 3)
+        let whole = try runs()
+        try damage(2) { $0[70_000] ^= 1 }
+        let old = try File(directory.store + "/parity", O_RDONLY)
+        do {
+            let disk = BadSector(offset: offset)
+            FaultyDisks.add(disk, for: directory.store)
+            defer { FaultyDisks.remove(disk) }
+            #expect(try restore() == [whole[2].position])
+            #expect(try isSound)
+        }
+        // Where the sector was is another file's now.
+        #expect(!old.isStillNamed)
+        let isAnew = try runs().map(\.parity) == whole.map(\.parity)
+        #expect(isAnew)
+    }
+
+    @Test("an erasure leaves nothing of the event in a file of which a sector cannot be read, or which cannot be written", arguments: [false, true])
+    func erasedUnwritable(refusesWrites: Bool) throws {
+        try fill(runs: 2)
+        let whole = try runs()
+        let store = try EventStore.open(at: directory.store)
+        let event = try #require(
+            try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
+        do {
+            let disk = BadSector(offset: refusesWrites ? .max / 2 : 0, refusesWrites: refusesWrites)
+            FaultyDisks.add(disk, for: directory.store)
+            defer { FaultyDisks.remove(disk) }
+            try store.erase(log: event.log, seq: event.seq)
+            #expect(try store.event(in: event.log, at: event.seq)?.isErased == true)
+            try store.close()
+        }
+        let bytes = (try? File(directory.store + "/parity", O_RDONLY).read(1 << 20, at: 0)) ?? []
+        let leaks = try bytes.firstRange(of: #require(whole[0].parity)) != nil
+        #expect(!leaks)
+        #expect(try isSound)
+        #expect(try restore() == [])
+        let isAnew = try runs().allSatisfy { run in run.parity == run.bytes.withUnsafeBytes(RunParity.of) }
+        #expect(isAnew)
     }
 
     @Test("adopted runs have parity, small ones none; compact and copy take it along") func others() throws {

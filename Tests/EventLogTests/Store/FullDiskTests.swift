@@ -20,6 +20,7 @@ private final class ShortDisk: DiskFaults {
 
     /// From now on so many commits have room.
     func set(commitsLeft: Int) { self.commitsLeft.store(commitsLeft, ordering: .relaxed) }
+    var hasFailed: Bool { commitsLeft.load(ordering: .relaxed) < 0 }
 
     func willCommit(_ path: String) throws(SystemError) {
         if commitsLeft.wrappingSubtract(1, ordering: .relaxed).oldValue <= 0 { throw SystemError(call: "mdb_txn_commit", path: path, number: EIO) }
@@ -225,5 +226,45 @@ private final class DenyingDisk: DiskFaults {
             #expect(failure?.code == .diskFull && failure?.message.hasPrefix(full + "/copy") ?? false, "\(commits): \(failure?.message ?? "")")
             #expect(try Directory.names(full) == [])
         }
+    }
+
+    @Test("A disk that is full at any commit of a close takes nothing; that an archive cannot be made smaller is no reason why a store should not close")
+    func closing() throws {
+        let text = (0..<100).map { _ in String(UInt64.random(in: 0...UInt64.max), radix: 36) }.joined()
+        var outcomes: [(failed: Bool, code: EventLogError.Code?)] = []
+        while outcomes.last?.failed ?? true {
+            let path = directory.path + "/\(outcomes.count)"
+            let disk = ShortDisk(isFull: true)
+            FaultyDisks.add(disk, for: path)
+            defer { FaultyDisks.remove(disk) }
+            var options = StoreOptions()
+            options.folds = [Tally(savesSoon: true)]
+            let store = try EventStore.open(at: path, options: options)
+            _ = try store.appendBlocking([created(1)])
+            for round in 0..<8 as Range<UInt64> {
+                _ = try store.appendBlocking((0..<40).map { sent(round * 40 + $0, in: 1, "\(round) \($0) " + String(text.shuffled())) })
+                try store.flush()
+            }
+            _ = try store.appendBlocking([sent(1000, in: 1, "last")])
+            #expect(try store.isWorthCompacting())
+            let bytes = try File(path + "/archive", O_RDONLY).size
+            disk.set(commitsLeft: outcomes.count)
+            var code: EventLogError.Code?
+            do { try store.close() } catch let error as EventLogError { code = error.code }
+            outcomes.append((disk.hasFailed, code))
+            let smaller = try File(path + "/archive", O_RDONLY).size < bytes
+            #expect(smaller == !disk.hasFailed, "\(outcomes.count - 1) commits")
+            disk.set(fails: false)
+            #expect(try EventStore.verify(at: path).problems == [])
+            #expect(try !Directory.names(path).contains { $0.contains(".new") }, "\(outcomes.count - 1) commits")
+            let again = try EventStore.open(at: path, options: options)
+            #expect(try again.all().count == 322)
+            try again.close()
+        }
+        // Some commits are needed; the last ones write the archive anew.
+        #expect(outcomes.first?.code == .diskFull)
+        let needed = outcomes.prefix { $0.code != nil }
+        let optional = outcomes[needed.count...].dropLast()
+        #expect(needed.allSatisfy { $0.code == .diskFull } && optional.count >= 2 && optional.allSatisfy { $0.code == nil }, "\(outcomes)")
     }
 }
