@@ -15,6 +15,8 @@ final class ParityFile: Sendable {
         var file: File?
         /// Records that the file has.
         var count = 0
+        /// Those that were given up: the next one is written there.
+        var free: [Int] = []
         var isDirty = false
     }
 
@@ -34,26 +36,58 @@ final class ParityFile: Sendable {
         let record = Self.record(position, parity)
         try locked { (state) throws(SystemError) in
             let file = try open(&state)
-            try Self.write(record, at: state.count, file)
-            state.count += 1
+            try Self.write(record, at: state.free.last ?? state.count, file)
+            if state.free.popLast() == nil { state.count += 1 }
             state.isDirty = true
         }
     }
 
-    /// Writes over all that there is of a run at a position, durably, and adds the parity of the run as it is now, if that can be done.
-    func replace(_ run: UnsafeRawBufferPointer, at position: Position) throws(SystemError) {
+    /// Writes over all that there is of a run at a position, and what cannot be told whose it is, durably; then adds the parity of the run as it is now, if that
+    /// can be done.
+    ///
+    /// - Parameter archiveBytes: of the runs: a file of more records than they may have is not looked through.
+    func replace(_ run: UnsafeRawBufferPointer, at position: Position, archiveBytes: Int) throws(SystemError) {
         try locked { (state) throws(SystemError) in
             guard Directory.exists(path) else { return }
             let file = try open(&state)
-            for slot in 0..<state.count where try Self.position(slot, file) == position {
+            guard state.count <= Self.countMax(archiveBytes: archiveBytes) else { throw SystemError(call: "read", path: path, number: EFBIG) }
+            // What a crash left of one that was being added.
+            try file.truncate(to: state.count * Self.recordBytes)
+            state.isDirty = true
+            for slot in 0..<state.count where Self.mayTell(of: position, try? file.read(Self.recordBytes, at: slot * Self.recordBytes)) {
                 try Self.write([UInt8](repeating: 0, count: Self.recordBytes), at: slot, file)
-                state.isDirty = true
+                state.free.append(slot)
             }
-            if state.isDirty { try file.sync() }
+            try file.sync()
             state.isDirty = false
         }
         try? add(run, at: position)
         try? sync()
+    }
+
+    /// - Parameter record: `nil`: it cannot be read.
+    private static func mayTell(of position: Position, _ record: [UInt8]?) -> Bool {
+        guard let record, record.count == recordBytes else { return true }
+        if record.allSatisfy({ $0 == 0 }) { return false }
+        return !isSound(record) || Archive.position(record[..<8].reversed()) == position
+    }
+
+    fileprivate static func isSound(_ record: [UInt8]) -> Bool {
+        record.withUnsafeBytes { bytes in
+            let end = bytes.count - 8
+            return bytes.loadUnaligned(fromByteOffset: end, as: UInt64.self).littleEndian == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+        }
+    }
+
+    private static func countMax(archiveBytes: Int) -> Int { 2 * archiveBytes / RunParity.runBytesMin + 16 }
+
+    /// Puts another file in this one's place.
+    func replace(by other: ParityFile) throws(SystemError) {
+        other.close()
+        try locked { (state) throws(SystemError) in
+            state = State()
+            try Directory.rename(other.path, to: path)
+        }
     }
 
     /// What was written is on the disk then.
@@ -70,7 +104,9 @@ final class ParityFile: Sendable {
         try locked { (state) throws(SystemError) in
             state = State()
             // A directory in its place is none of ours.
-            do throws(SystemError) { try Directory.remove(path) } catch { if error.number != EISDIR { throw error } }
+            do throws(SystemError) { try Directory.remove(path) } catch {
+                guard [EISDIR, EPERM].contains(error.number), (try? File(path, O_RDONLY | O_DIRECTORY)) != nil else { throw error }
+            }
         }
     }
 
@@ -84,11 +120,9 @@ final class ParityFile: Sendable {
         var records = ParityRecords()
         guard let file = state.withLock({ $0.file }) ?? (try? File(path, O_RDONLY)), let size = try? file.size else { return records }
         records.file = file
-        for slot in 0..<min(size / Self.recordBytes, 2 * archiveBytes / RunParity.runBytesMin + 16) {
-            guard let position = try? Self.position(slot, file) else {
-                records.isWhole = false
-                continue
-            }
+        for slot in 0..<min(size / Self.recordBytes, Self.countMax(archiveBytes: archiveBytes)) {
+            guard let bytes = try? file.read(8, at: slot * Self.recordBytes) else { continue }
+            let position = Archive.position(bytes.reversed())
             if position > 0 { records.slots[position, default: []].append(slot) }
         }
         return records
@@ -115,10 +149,6 @@ final class ParityFile: Sendable {
         return file
     }
 
-    private static func position(_ slot: Int, _ file: File) throws(SystemError) -> Position {
-        Archive.position(try file.read(8, at: slot * recordBytes).reversed())
-    }
-
     private static func record(_ position: Position, _ parity: [UInt8]) -> [UInt8] {
         var out = ByteBuffer(capacity: recordBytes)
         out.put(fixed64: position)
@@ -140,10 +170,9 @@ final class ParityFile: Sendable {
 struct ParityRecords {
     fileprivate var file: File?
     fileprivate var slots: [Position: [Int]] = [:]
-    /// Whether all of the file could be read.
-    fileprivate(set) var isWhole = true
 
     func has(_ position: Position) -> Bool { slots[position] != nil }
+    var positions: some Sequence<Position> { slots.keys }
 
     /// The newest parity of the run at a position that is sound; `nil` if there is none.
     func parity(at position: Position) -> [UInt8]? {
@@ -151,11 +180,7 @@ struct ParityRecords {
             guard let record = try? file?.read(ParityFile.recordBytes, at: slot * ParityFile.recordBytes), record.count == ParityFile.recordBytes else {
                 continue
             }
-            let isSound = record.withUnsafeBytes { bytes in
-                let end = record.count - 8
-                return bytes.loadUnaligned(as: UInt64.self).littleEndian == position
-                    && bytes.loadUnaligned(fromByteOffset: end, as: UInt64.self).littleEndian == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
-            }
+            let isSound = ParityFile.isSound(record) && Archive.position(record[..<8].reversed()) == position
             if isSound { return Array(record[8..<8 + RunParity.byteCount]) }
         }
         return nil

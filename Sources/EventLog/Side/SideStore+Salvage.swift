@@ -56,6 +56,7 @@ extension SideStore {
     package static func salvage(directory: String, tables names: [TableName] = []) throws -> Salvaged {
         var file = try DataFile(path: path(directory))
         let problems = file.check().problems
+        file.isLenient = true
         let told = problems.map { "\(fileName): \($0)" }
         // What the damaged page says of its root is not what is wrong with it, if all is there that it leads to.
         let isNewerDamaged = file.isNewerMetaDamaged
@@ -82,12 +83,12 @@ extension SideStore {
 
     private static func salvage(_ file: borrowing DataFile, _ names: [TableName]) -> Salvaged {
         var result = Salvaged()
-        for (name, entries) in file.namedEntries(isLenient: true) {
+        for (name, entries) in file.namedEntries() {
             var table = Salvaged.Table()
             // What leads to a record may be damaged, and lead to another one: then that is met twice, and this only where pages are read through.
             var found: [[UInt8]: [UInt8]] = [:]
             var unsound = 0
-            _ = file.forEach(database: name, isLenient: true) { key, value in
+            _ = file.forEach(database: name) { key, value in
                 let key = key.withUnsafeBytes { Array($0) }
                 if let value = value.withUnsafeBytes({ Archive.unsealed(key, $0).map { Array($0) } }) {
                     found[key] = found[key] ?? value

@@ -30,12 +30,10 @@ extension EventStore {
             archive.environment.close()
             try Directory.rename(new, to: archive.path)
             // What the old one has of runs as they were before an erasure goes in any case.
-            parity.close()
             do {
-                guard hasParity else { throw SystemError(call: "rename", path: newParity.path, number: ENOENT) }
-                try Directory.rename(newParity.path, to: parity.path)
+                if hasParity { try parity.replace(by: newParity) } else { try parity.remove() }
             } catch {
-                try? Directory.remove(newParity.path)
+                try? newParity.remove()
                 try parity.remove()
             }
             try Directory.remove(archive.path + "-lock")
@@ -168,7 +166,12 @@ extension EventStore {
     /// - Throws: `EventLogError`, `damaged` among them: a record that does not match its checksum is not carried along, and the store stays as it was.
     public static func compact(at path: String, progress: CopyProgress? = nil) throws -> (before: Int, after: Int) {
         let before = Directory.diskBytes(path)
+        try StoreReplacement.checkNone(of: path)
         let store = try open(at: path, options: StoreOptions(access: .existing))
+        do { try StoreReplacement.checkNone(of: store) } catch {
+            try? store.close()
+            throw error
+        }
         try store.close(isCompacting: true, progress: progress)
         return (before, Directory.diskBytes(path))
     }
@@ -329,7 +332,7 @@ extension EventStore {
         guard slices.map(\.log) == run.slices.map(\.log) else { throw Archive.damaged(path, "the run at position \(run.position) cannot be rewritten") }
 
         // Before the text is gone, or what restores the run would tell of it. Should no erasure follow, the run has no parity until it is repaired or compacted.
-        do { try parity.replace(value.bytes, at: run.position) } catch { do { try parity.remove() } catch { throw error.typed } }
+        do { try parity.replace(value.bytes, at: run.position, archiveBytes: archiveBytes) } catch { do { try parity.remove() } catch { throw error.typed } }
 
         // The salt: forgotten, and everything else wrapped anew under a new key.
         guard ring.forget(log: row.number, seq: seq) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }

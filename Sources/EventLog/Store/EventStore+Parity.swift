@@ -25,7 +25,10 @@ extension EventStore {
         let mended = try mendPages(at: path)
         let store = try open(at: path, options: options)
         let count: Int
-        do { count = try store.restoreRuns(mended: mended).count } catch {
+        do {
+            try StoreReplacement.checkNone(of: store)
+            count = try store.restoreRuns(mended: mended).count
+        } catch {
             try? store.close()
             throw error
         }
@@ -34,38 +37,81 @@ extension EventStore {
         return count
     }
 
-    /// Writes anew what LMDB needs of a run's first page, where that is damaged and nothing else that LMDB needs is. For a store that nobody has open.
+    /// Writes pages of the archive's file anew that LMDB must not be led to as they are: those of runs that the disk does not give, where their parity tells what
+    /// they held, and the heads of values' first pages, where nothing else that LMDB needs is damaged. For a store that nobody has open.
     ///
-    /// - Returns: the positions of such runs, perhaps some that are no runs'.
-    /// - Throws: `EventLogError`: `noSuchStore`, `newerFormat`, `busy`, `inputOutput`.
-    package static func mendPages(at path: String) throws -> Set<Position> {
+    /// - Throws: `EventLogError`: `noSuchStore`, `newerFormat`, `busy`, `inputOutput`; `damaged`: there are other pages that the disk does not give.
+    package static func mendPages(at path: String) throws -> MendedPages {
         try checkIsStore(path)
-        guard Directory.exists(Archive.path(path)) else { return [] }
+        let archive = Archive.path(path)
+        guard Directory.exists(archive) else { return MendedPages() }
         do { _ = try KeyFile(reading: path) } catch let error as EventLogError where error.code == .newerFormat {
             throw error
         } catch {}
         do {
+            try StoreReplacement.checkNone(of: path)
             let lock = try File(path + "/lock", O_RDWR | O_CREAT)
             guard lock.lockExclusively() else { throw EventLogError(.busy, "\(path) is open for writing: try again when that has ended") }
             defer { lock.unlock() }
-            return Set(try ChainMending.mend(file: Archive.path(path)).filter { $0.count == 8 }.map(Archive.position))
+            let unreadable = try DataFile(path: archive).unreadablePages()
+            var pages: Set<UInt64> = []
+            if !unreadable.isEmpty {
+                pages = try rewrite(Set(unreadable), of: archive, ParityFile(directory: path))
+                if let page = unreadable.first(where: { !pages.contains($0) }) {
+                    throw Archive.damaged(archive, "page \(page) cannot be read, and nothing tells what it held")
+                }
+            }
+            try pages.formUnion(ChainMending.mend(file: archive))
+            return try MendedPages(pages, of: archive)
         } catch let error as SystemError {
             throw error.typed
         }
+    }
+
+    /// Writes pages of runs as they were, which has a disk put them elsewhere. What parity makes of a run is judged by its checksums alone: LMDB must not be led
+    /// there before.
+    ///
+    /// - Returns: those that were written.
+    private static func rewrite(_ unreadable: Set<UInt64>, of path: String, _ parity: ParityFile) throws -> Set<UInt64> {
+        let file = try DataFile(path: path)
+        let records = parity.records(archiveBytes: Int(file.fileBytes))
+        var written: [UInt64: [UInt8]] = [:]
+        _ = file.forEachPlace(database: "runs") { key, place in
+            let lost = unreadable.filter(place.pages.contains)
+            guard key.byteCount == 8, !lost.isEmpty else { return true }
+            let position = Archive.position(key.array)
+            var value = file.value(at: place)
+            if value.withUnsafeBytes({ !DecodedRun.isSound($0, at: position) }) {
+                guard let restored = records.parity(at: position).flatMap({ RunParity.restored(value, by: $0, at: position) }) else { return true }
+                value = restored
+            }
+            for page in lost {
+                let header = page == place.chain ? PageLayout.chainHeader(page: page, pages: UInt64(place.pages.count)) : []
+                let bytes = header + value[place.bytes(onPage: page)]
+                written[page] = bytes + [UInt8](repeating: 0, count: place.pageBytes - bytes.count)
+            }
+            return true
+        }
+        if written.isEmpty { return [] }
+        let target = try File(path, O_RDWR)
+        for (page, bytes) in written { try bytes.withUnsafeBytes { try target.write($0, at: Int(page) * bytes.count) } }
+        try target.sync()
+        return Set(written.keys)
     }
 
     /// The same with an open store. Reads all runs.
     ///
     /// - Parameter mended: what ``mendPages(at:)`` set right.
     /// - Returns: the positions of the runs that are as they were, and had been damaged.
-    package func restoreRuns(mended: Set<Position> = []) throws -> Set<Position> {
-        let records = parity.records(archiveBytes: (try? File(archive.path, O_RDONLY).size) ?? 0)
+    package func restoreRuns(mended: MendedPages = MendedPages()) throws -> Set<Position> {
+        let records = parity.records(archiveBytes: archiveBytes)
         var damaged: [Position] = []
         var restored: Set<Position> = []
-        var isRight = records.isWhole
+        var isRight = true
         try forEachRun { position, value in
+            defer { MappedPages.release(value) }
             guard DecodedRun.isSound(value, at: position) else { return damaged.append(position) }
-            if mended.contains(position) { restored.insert(position) }
+            if mended.runs.contains(position) { restored.insert(position) }
             isRight = isRight && (value.count < RunParity.runBytesMin || records.parity(at: position) == RunParity.of(value))
         }
         for start in stride(from: 0, to: damaged.count, by: Self.restoredAtOnce) {
@@ -83,24 +129,30 @@ extension EventStore {
         return restored
     }
 
+    /// Of the archive's file, which bounds how many runs there may be.
+    var archiveBytes: Int { (try? File(archive.path, O_RDONLY).size) ?? 1 << 40 }
+
     /// Writes the file anew: of each sound run its parity, of a damaged one what there is.
     private func renewParity(_ records: ParityRecords) throws {
         let new = ParityFile(directory: path, name: "parity.new")
-        try new.remove()
-        do {
-            try forEachRun { position, value in
-                if DecodedRun.isSound(value, at: position) {
-                    try new.add(value, at: position)
-                } else if let old = records.parity(at: position) {
-                    try new.add(parity: old, at: position)
+        // Nothing is archived meanwhile, or its parity would go with the old file.
+        try maintain {
+            try new.remove()
+            do {
+                try forEachRun { position, value in
+                    if DecodedRun.isSound(value, at: position) {
+                        try new.add(value, at: position)
+                    } else if let old = records.parity(at: position) {
+                        try new.add(parity: old, at: position)
+                    }
+                    MappedPages.release(value)
                 }
+                try new.sync()
+                if Directory.exists(new.path) { try parity.replace(by: new) } else { try parity.remove() }
+            } catch {
+                try? new.remove()
+                throw error
             }
-            try new.sync()
-            parity.close()
-            if Directory.exists(new.path) { try Directory.rename(new.path, to: parity.path) } else { try parity.remove() }
-        } catch {
-            try? new.remove()
-            throw error
         }
     }
 
@@ -115,5 +167,26 @@ extension EventStore {
             let blocks = RunBlocks.blocks(of: restored, unlike: RunBlocks.checks(of: run))
         else { return nil }
         return (blocks, run.withUnsafeBytes { (try? DecodedRun.Header($0, at: position)) != nil })
+    }
+}
+
+/// What was written anew in an archive's file before it was opened.
+package struct MendedPages: Sendable {
+    /// The positions of runs to which it belongs.
+    let runs: Set<Position>
+    /// Of other tables' values, too.
+    package let isAny: Bool
+
+    init() { (runs, isAny) = ([], false) }
+
+    fileprivate init(_ pages: Set<UInt64>, of path: String) throws {
+        var runs: Set<Position> = []
+        if !pages.isEmpty {
+            _ = try DataFile(path: path).forEachPlace(database: "runs") { key, place in
+                if key.byteCount == 8, pages.contains(where: place.pages.contains) { runs.insert(Archive.position(key.array)) }
+                return true
+            }
+        }
+        (self.runs, isAny) = (runs, !pages.isEmpty)
     }
 }

@@ -9,7 +9,8 @@ extension EventStore {
         }
         if found.isEmpty { return [] }
         var slices: [Position: [(index: Int, span: EventSpan)]] = [:]
-        try forEachRow { row in
+        // What a damaged row would tell of a run is missing then, and shows.
+        try forEachRow(withTrees: false, unreadable: { _, _ in }) { row, _ in
             for slice in row.slices where found[slice.run] != nil {
                 slices[slice.run, default: []].append((slice.index, EventSpan(log: row.id, firstSeq: slice.firstSeq, count: slice.count)))
             }
@@ -132,7 +133,7 @@ private struct RunRepair {
             return nil
         } catch is SegmentError {
             return nil
-        } catch let error as EventLogError where error.code == .invalidArgument {
+        } catch let error as EventLogError where [.invalidArgument, .damaged].contains(error.code) {
             return nil
         }
     }
@@ -140,7 +141,8 @@ private struct RunRepair {
     /// The archive's rows of all logs that the candidates, or the rows, name for these runs.
     private static func rows(in candidates: [Position: Candidate], _ store: EventStore) throws -> [LogID: LogRow] {
         var logs: Set<LogID> = []
-        try store.forEachRow { row in
+        // A run with events of which the row is damaged holds more than the rows say, and is not kept.
+        try store.forEachRow(withTrees: false, unreadable: { _, _ in }) { row, _ in
             if row.slices.contains(where: { candidates[$0.run] != nil }) { logs.insert(row.id) }
             return true
         }

@@ -62,16 +62,18 @@ extension EventStore {
             let path = Archive.path(path)
             guard Directory.exists(path) else { return try lost("\(path): it is missing") }
             var file = try DataFile(path: path)
+            let found = file.check().problems
+            file.isLenient = !found.isEmpty
             file.findRoot { Archive.State(salvaging: $0)?.commit }
-            var problems = file.check().problems.map { "\(path): \($0)" }
+            var problems = found.map { "\(path): \($0)" }
             try readIdentity(file, path)
             if file.foundRoot != nil { problems.append("\(path): no meta page leads to its content; the newest commit that could be found is read") }
             archived = Archive.State(salvaging: file) ?? archived
             let unread = readRows(file)
             if unread > 0 { problems.append("\(unread) logs' rows cannot be read (their events are looked for all the same)") }
-            var seen: Set<Position> = []
-            let walked = try runs(file, &seen, progress, event, lost)
-            for (start, held) in names.sorted(by: { $0.key < $1.key }) where !seen.contains(start) {
+            let (places, walked) = runs(in: file)
+            try runs(file, places, progress, event, lost)
+            for (start, held) in names.sorted(by: { $0.key < $1.key }) where places[start] == nil {
                 try lost("the run at position \(start) cannot be reached; it held \(held.joined(separator: ", "))")
             }
             for problem in problems + walked.map({ "\(path): \($0)" }) { try lost(problem) }
@@ -116,35 +118,59 @@ extension EventStore {
             return unread
         }
 
-        /// - Parameter seen: where runs were found, be they sound or not.
-        private mutating func runs(
-            _ file: borrowing DataFile, _ seen: inout Set<Position>, _ progress: ((_ done: Position, _ total: Position) -> Void)?,
-            _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
-        ) throws -> [DataFileProblem] {
-            var failure: (any Error)?
-            let decompressor = ZstdDecompressor()
-            let walked = file.forEach(database: "runs", lendsDamagedChains: true) { key, value in
-                guard key.byteCount == 8 else { return true }
-                let start = key.array.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                seen.insert(start)
-                do {
-                    try run(value.array, at: start, decompressor, event, lost)
-                    progress?(last, archived.position)
-                } catch {
-                    failure = error
-                    return false
-                }
+        /// Where the archive's tree says that runs lie, be they sound or not; and behind that, of a damaged file, where else a run's header was found.
+        private func runs(in file: borrowing DataFile) -> (places: [Position: [ValuePlace]], problems: [DataFileProblem]) {
+            var places: [Position: [ValuePlace]] = [:]
+            let walked = file.forEachPlace(database: "runs") { key, place in
+                if key.byteCount == 8 { places[Archive.position(key.array), default: []].append(place) }
                 return true
             }
-            if let failure { throw failure }
-            return walked
+            guard !walked.isEmpty || file.isLenient || names.keys.contains(where: { places[$0] == nil }) else { return (places, walked) }
+            // Of those that are sound nothing is looked for but what stands behind them.
+            var wanted = Set(names.keys).union(parity.positions).union([1])
+            var named: Set<UInt64> = []
+            for (position, found) in places {
+                wanted.insert(position)
+                for place in found {
+                    guard let bytes = sound(place, file, position), let shape = bytes.withUnsafeBytes({ DecodedRun.Shape($0) }) else { continue }
+                    wanted.insert(position + Position(shape.events))
+                    named.formUnion(place.pages)
+                }
+            }
+            for (position, found) in places where found.contains(where: { named.contains($0.pages.lowerBound) || $0.chain == nil }) { wanted.remove(position) }
+            let known = Set(places.keys)
+            for (position, found) in RunScan(file, but: named).places(among: wanted) {
+                // What no tree and no row names counts if it is sound: a page may be nonsense.
+                let isNamed = known.contains(position) || names[position] != nil
+                for place in found where isNamed || sound(place, file, position) != nil { places[position, default: []].append(place) }
+            }
+            return (places, walked)
+        }
+
+        private mutating func runs(
+            _ file: borrowing DataFile, _ places: [Position: [ValuePlace]], _ progress: ((_ done: Position, _ total: Position) -> Void)?,
+            _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
+        ) throws {
+            let decompressor = ZstdDecompressor()
+            for (start, found) in places.sorted(by: { $0.key < $1.key }) where start > last {
+                var bytes = restored(file.value(at: found[0]), at: start)
+                for place in found.dropFirst() where bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) {
+                    bytes = sound(place, file, start) ?? bytes
+                }
+                try run(bytes, at: start, decompressor, event, lost)
+                progress?(last, archived.position)
+            }
+        }
+
+        private func sound(_ place: ValuePlace, _ file: borrowing DataFile, _ start: Position) -> [UInt8]? {
+            let bytes = restored(file.value(at: place), at: start)
+            return bytes.withUnsafeBytes { DecodedRun.isSound($0, at: start) } ? bytes : nil
         }
 
         private mutating func run(
             _ bytes: [UInt8], at start: Position, _ decompressor: ZstdDecompressor, _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
         ) throws {
             let run: DecodedRun
-            let bytes = restored(bytes, at: start) ?? bytes
             do { run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) } } catch {
                 return try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
             }
@@ -155,15 +181,23 @@ extension EventStore {
                     try lost("log \(run.slices[Int(run.events[Int(place)].slice)].log) seq \(run.events[Int(place)].seq): \(error)")
                     continue
                 }
-                try event(found)
+                try tell(found, event, lost)
             }
             last = start + Position(run.events.count) - 1
         }
 
-        /// A damaged run as it was, if its parity tells.
-        private func restored(_ bytes: [UInt8], at start: Position) -> [UInt8]? {
-            guard parity.has(start), bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) else { return nil }
-            return parity.parity(at: start).flatMap { RunParity.restored(bytes, by: $0, at: start) }
+        /// Lends an event, unless it is one of which the body was erased since its bytes were written.
+        private func tell(_ found: RecordedEvent, _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void) throws {
+            guard found.isErased || punctured[found.log].map({ $0.leaf(at: found.seq - 1) != nil }) ?? true else {
+                return try lost("log \(found.log) seq \(found.seq): its body was erased, and what was left of it went with its run")
+            }
+            try event(found)
+        }
+
+        /// A damaged run as it was, if its parity tells; else the bytes as they are.
+        private func restored(_ bytes: [UInt8], at start: Position) -> [UInt8] {
+            guard parity.has(start), bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) else { return bytes }
+            return parity.parity(at: start).flatMap { RunParity.restored(bytes, by: $0, at: start) } ?? bytes
         }
 
         mutating func journal(event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
@@ -179,11 +213,7 @@ extension EventStore {
                         try lost("position \(frame.firstPosition + Position(index))")
                         continue
                     }
-                    guard found.isErased || punctured[found.log].map({ $0.leaf(at: found.seq - 1) != nil }) ?? true else {
-                        try lost("log \(found.log) seq \(found.seq): its body was erased, and what was left of it went with its run")
-                        continue
-                    }
-                    try event(found)
+                    try tell(found, event, lost)
                 }
                 last = frame.lastPosition
             }
@@ -232,10 +262,12 @@ extension Archive.State {
     /// The state that a perhaps damaged archive holds; nil if its bytes are not sound.
     init?(salvaging file: borrowing DataFile) {
         var found: Archive.State?
-        _ = file.forEach(database: "meta", from: Archive.MetaKey.state) { key, value in
-            guard key.array == Archive.MetaKey.state else { return false }
-            found = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
-            return false
+        _ = file.forEach(database: "meta") { key, value in
+            guard key.array == Archive.MetaKey.state else { return true }
+            let state = value.array.withUnsafeBytes { try? Archive.State(decoding: Archive.open(Archive.MetaKey.state, $0, "the store's state")) }
+            // A damaged page may hold an older one, too.
+            if let state, state.commit >= found?.commit ?? 0 { found = state }
+            return true
         }
         guard let found else { return nil }
         self = found

@@ -19,6 +19,7 @@ extension EventStore {
     /// replica's do. `nil`: the key, or the archive's state, is lost.
     package static func salvageHeads(at path: String) -> SalvagedHeads? {
         guard let keys = try? KeyFile(reading: path), var file = try? DataFile(path: Archive.path(path)) else { return nil }
+        file.isLenient = !file.check().isSound
         file.findRoot { Archive.State(salvaging: $0)?.commit }
         guard let state = Archive.State(salvaging: file), keys.key(ofGeneration: state.keyGeneration) != nil else { return nil }
         let secrets = Self.secrets(in: file, state, keys)
@@ -29,6 +30,8 @@ extension EventStore {
                 guard let sealed = Archive.unsealed(name, bytes),
                     let row = try? LogRow(key: name, decoding: sealed, replica: { ReplicaID(high: 0, low: $0) }), row.tree.size > 0
                 else { return }
+                // A damaged page may hold an older row, too.
+                if let known = result.logs[row.id], known.head.size >= row.tree.size { return }
                 let head = Head(log: row.id, size: row.tree.size, root: row.tree.root())
                 result.logs[row.id] = SalvagedHeads.Log(head: head, secret: secrets[row.number]?.secret)
             }

@@ -70,7 +70,12 @@ extension EventStore {
     func verifyLog(_ report: inout VerifyReport, _ progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         // What does not keep LMDB from reading is told here. A writer's commit beside us looks like damage for a moment.
         if try !Self.isBesideWriter(path) {
-            for problem in try DataFile(path: Archive.path(path)).check().problems { report.add("archive: \(problem)", in: .log) }
+            let file = try DataFile(path: Archive.path(path))
+            for problem in file.check().problems { report.add("archive: \(problem)", in: .log) }
+            let unreadable = file.unreadablePages()
+            for page in unreadable { report.add("archive: \(DataFileProblem(kind: .unreadable, page: page, detail: "the disk does not give it"))", in: .log) }
+            // What is mapped and cannot be read ends the process.
+            if !unreadable.isEmpty { return }
         }
         var verifier = Verifier(store: self)
         try verifier.run(&report, progress)

@@ -471,6 +471,7 @@ public final class EventStore: Sendable {
         }
         flushing.withLock(waitingWhile: { !$0.hasEnded }) { _ in }
         try? parity.sync()
+        defer { parity.close() }
         if failure == nil, writer.withLock({ $0.failure }) == nil, tail.isEmpty {
             do {
                 // A closing that failed here left a frame that the archive has not heard of: another behind it would follow nothing.

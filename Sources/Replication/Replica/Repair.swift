@@ -38,13 +38,14 @@ public final class Repair: Sendable {
             let mended = try EventStore.mendPages(at: path)
             let store = try EventStore.open(at: path, options: open)
             do {
+                try StoreReplacement.checkNone(of: store)
                 let restored = try store.restoreRuns(mended: mended).count
                 let damaged = try store.damagedRuns(spansMax: WireLimits.spansMax)
                 func made(isWhole: Bool) -> Repair { Repair(path, store, identity, isService, damaged, restored, isWhole, options) }
                 if 1...damagedMax ~= damaged.count { return made(isWhole: false) }
                 // What it cannot archive is read from its journal as it lies.
                 try? store.close()
-                return try restored > 0 ? made(isWhole: damaged.isEmpty && EventStore.verify(at: path).problems.isEmpty) : nil
+                return try restored > 0 || mended.isAny ? made(isWhole: damaged.isEmpty && EventStore.verify(at: path).problems.isEmpty) : nil
             } catch {
                 try? store.close()
                 throw error

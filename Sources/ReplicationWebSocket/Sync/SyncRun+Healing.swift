@@ -38,7 +38,7 @@ extension SyncRun {
         _ repair: Repair, _ report: inout Report, _ happenings: inout AsyncStream<Happening>.Iterator
     ) async throws -> Bool {
         defer { repair.close() }
-        if repair.restored > 0 { observe(.repaired(runs: repair.restored, isWhole: repair.isWhole)) }
+        if repair.restored > 0 || repair.isWhole { observe(.repaired(runs: repair.restored, isWhole: repair.isWhole)) }
         guard repair.asksHub else { return repair.isWhole }
         for number in 1...Self.repairsMax {
             let bye: Bye

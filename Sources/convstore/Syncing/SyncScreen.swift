@@ -59,10 +59,12 @@ final class SyncScreen: Sendable {
             let lack = unanswered > 0 ? "answered none of the \(Quantity.count(unanswered, "event")) sent to it" : "not said that it has sent all"
             Terminal.complain("connected, but for \(seconds) s the hub has brought nothing, and it has \(lack)")
         case .repaired(let runs, let isWhole):
-            guard runs > 0 else { return }
+            guard runs > 0 || isWhole else { return }
             noteDamage("events", [])
             clear()
-            Terminal.complain("the replica was damaged: \(Quantity.count(runs, "run")) set right, as they were\(isWhole ? "" : ", but that is not all")")
+            // Without runs it was what leads to records.
+            let what = runs > 0 ? "\(Quantity.count(runs, "run")) set right, as they were" : "its archive's pages are set right, as they were"
+            Terminal.complain("the replica was damaged: \(what)\(isWhole ? "" : ", but that is not all")")
         case .typing: break
         }
     }

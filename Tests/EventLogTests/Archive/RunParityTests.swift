@@ -309,7 +309,7 @@ private final class BadSector: DiskFaults {
         #expect(other.withUnsafeBytes { DecodedRun.isSound($0, at: position) })
         let parity = try #require(other.withUnsafeBytes(RunParity.of))
         let file = ParityFile(directory: directory.store)
-        try other.withUnsafeBytes { try file.replace($0, at: position) }
+        try other.withUnsafeBytes { try file.replace($0, at: position, archiveBytes: 1 << 20) }
         try damage(0) {
             $0 = other; $0[90_000] ^= 1
         }

@@ -8,9 +8,9 @@
 enum ChainMending {
     /// Writes damaged ones anew, if that makes the whole file sound: before anything is written it is judged as it will be. Nobody may write meanwhile.
     ///
-    /// - Returns: the keys of the values.
+    /// - Returns: the pages that were written.
     /// - Throws: `SystemError`; `EventLogError` if it is no file.
-    static func mend(file path: String) throws -> [[UInt8]] {
+    static func mend(file path: String) throws -> Set<UInt64> {
         let data = try DataFile(path: path)
         let report = data.check()
         guard report.problems.contains(where: { ArchiveCheck.isFatal($0.kind) }) else { return [] }
@@ -23,7 +23,7 @@ enum ChainMending {
             let file = try File(path, O_RDWR)
             for chain in chains { try header(of: chain).withUnsafeBytes { try file.write($0, at: Int(chain.page) * report.pageBytes) } }
             try file.sync()
-            return chains.map(\.key)
+            return Set(chains.map(\.page))
         }
         return []
     }
@@ -31,11 +31,5 @@ enum ChainMending {
     /// Each try walks the whole file.
     private static let triedMax = 32
 
-    private static func header(of chain: DataFileReport.Chain) -> [UInt8] {
-        var out = ByteBuffer(capacity: PageLayout.headerBytes)
-        out.put(fixed64: chain.page)
-        out.put(fixed32: UInt32(PageLayout.overflowFlag) << 16)
-        out.put(fixed32: chain.pages)
-        return out.array()
-    }
+    private static func header(of chain: DataFileReport.Chain) -> [UInt8] { PageLayout.chainHeader(page: chain.page, pages: UInt64(chain.pages)) }
 }

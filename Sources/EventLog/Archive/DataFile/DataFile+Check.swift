@@ -5,10 +5,12 @@ extension DataFile {
     /// Not judged, as LMDB has nothing to compare it with: the content of keys (beyond their order) and values, a value's size within its
     /// last two bytes (or its last overflow page), and whether a page is an older, equally sound state of itself. For that our own
     /// checksums exist.
-    package borrowing func check() -> DataFileReport { check(assuming: []) }
+    package borrowing func check() -> DataFileReport { check(assuming: [], watching: []) }
 
     /// As if the headers of some values' first pages were what they should be.
-    borrowing func check(assuming assumed: Set<UInt64>) -> DataFileReport {
+    ///
+    /// - Parameter watched: pages of which it is told whether they are free.
+    borrowing func check(assuming assumed: Set<UInt64> = [], watching watched: Set<UInt64> = []) -> DataFileReport {
         var report = DataFileReport(fileBytes: fileBytes)
         var problems = DataFileProblems()
         let metas = readMetas()
@@ -27,9 +29,15 @@ extension DataFile {
         report.lastPage = newer.lastPage
         if fileBytes < 2 * UInt64(pageBytes) { problems.add(.fileTooShort, page: 1, "the file has \(fileBytes) bytes") }
 
-        let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: newer, pageBytes: pageBytes, fileBytes: fileBytes)
+        let walk = TreeWalk(reader: reader, meta: newer, pageBytes: pageBytes, fileBytes: fileBytes)
         walk.problems = problems
         walk.assumed = assumed
-        return StructureCheck(walk: walk, meta: newer, older: older, report: report).run()
+        return StructureCheck(walk: walk, meta: newer, older: older, report: report, watched: watched).run()
+    }
+
+    /// The pages in use that the system refuses to read: who maps the file dies of them by a signal. Reads the whole file.
+    borrowing func unreadablePages() -> [UInt64] {
+        let unreadable = allUnreadablePages()
+        return unreadable.isEmpty ? [] : Set(unreadable).subtracting(check(watching: Set(unreadable)).watchedFree).sorted()
     }
 }

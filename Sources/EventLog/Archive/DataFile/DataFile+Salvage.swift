@@ -18,32 +18,52 @@ extension DataFile {
     }
 
     /// The databases that can be found, each with the number of entries that its record tells.
-    package borrowing func namedEntries(isLenient: Bool = false) -> [String: UInt64] {
+    package borrowing func namedEntries() -> [String: UInt64] {
         var entries: [String: UInt64] = [:]
-        salvageDatabases(isLenient: isLenient) { name, tree in
+        salvageDatabases { name, tree in
             entries[name] = tree.entries
             return true
         }
         return entries
     }
 
-    /// Lends each entry of a named database, in key order from `start` on, until `body` returns false; throws only what `body` throws.
+    /// Lends each entry of a named database, in key order from `start` on (unless ``isLenient``), until `body` returns false; throws only what `body` throws.
     ///
     /// For salvage: damaged pages are passed over with all that is below them, and returned as problems (no database of that name is one,
     /// too). What is lent lay in sound pages, but LMDB has no checksums: judge its content. Up to one whole value is held in memory.
-    ///
-    /// - Parameters:
-    ///   - isLenient: lends also what can be read of damaged pages, in any order: much of it may be nonsense.
-    ///   - lendsDamagedChains: lends also values that begin on a page whose header is damaged, and the value's first bytes perhaps with it.
     package borrowing func forEach(
-        database name: String,
-        from start: [UInt8] = [],
-        isLenient: Bool = false,
-        lendsDamagedChains: Bool = false,
-        _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
+        database name: String, from start: [UInt8] = [], _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
+    ) rethrows -> [DataFileProblem] {
+        var buffer: [UInt8] = []
+        return try walk(database: name, from: start) { walk, entry in
+            guard let chain = entry.chain else { return try body(entry.node.key.bytes, entry.node.inlineValue.bytes) }
+            let count = entry.node.valueBytes
+            if buffer.count < count { buffer = Array(repeating: 0, count: count) }
+            return try buffer.withUnsafeMutableBytes { target in
+                let position = chain * UInt64(walk.pageBytes) + UInt64(PageLayout.headerBytes)
+                if count > 0, let failure = walk.reader.read(count, at: position, into: target.baseAddress!) {
+                    walk.problems.add(.unreadable, page: chain, failure.description)
+                    return true
+                }
+                return try body(entry.node.key.bytes, UnsafeRawBufferPointer(rebasing: target[..<count]).bytes)
+            }
+        }
+    }
+
+    /// The same without reading the values, and with those that begin on a page whose header is damaged.
+    borrowing func forEachPlace(database name: String, _ body: (_ key: RawSpan, ValuePlace) throws -> Bool) rethrows -> [DataFileProblem] {
+        try walk(database: name, lendsDamagedChains: true) { walk, entry in
+            let bytes = entry.chain == nil ? entry.node.inlineValue.bytes.array : []
+            return try body(
+                entry.node.key.bytes, ValuePlace(inline: bytes, chain: entry.chain, byteCount: entry.node.valueBytes, pageBytes: walk.pageBytes))
+        }
+    }
+
+    private borrowing func walk(
+        database name: String, from start: [UInt8] = [], lendsDamagedChains: Bool = false, _ body: (TreeWalk, TreeWalk.Entry) throws -> Bool
     ) rethrows -> [DataFileProblem] {
         var tree: TreeRecord?
-        let (salvage, problems) = salvageDatabases(isLenient: isLenient) { found, record in
+        let (salvage, problems) = salvageDatabases { found, record in
             if found == name { tree = record }
             return tree == nil
         }
@@ -53,21 +73,10 @@ extension DataFile {
         }
         walk.problems = DataFileProblems()
         walk.lendsDamagedChains = lendsDamagedChains
-        var buffer: [UInt8] = []
         try start.withUnsafeBytes { start in
             try walk.walk(tree, from: start.isEmpty ? nil : start) { entry in
-                guard entry.node.flags != PageLayout.databaseNode else { return true }
-                guard let chain = entry.chain else { return try body(entry.node.key.bytes, entry.node.inlineValue.bytes) }
-                let count = entry.node.valueBytes
-                if buffer.count < count { buffer = Array(repeating: 0, count: count) }
-                return try buffer.withUnsafeMutableBytes { target in
-                    let position = chain * UInt64(walk.pageBytes) + UInt64(PageLayout.headerBytes)
-                    if count > 0, let failure = walk.reader.read(count, at: position, into: target.baseAddress!) {
-                        walk.problems.add(.unreadable, page: chain, failure.description)
-                        return true
-                    }
-                    return try body(entry.node.key.bytes, UnsafeRawBufferPointer(rebasing: target[..<count]).bytes)
-                }
+                if entry.node.flags == PageLayout.databaseNode { return true }
+                return try body(walk, entry)
             }
         }
         return problems + walk.problems.list
@@ -76,9 +85,7 @@ extension DataFile {
     /// Visits what databases the root that was found leads to, or else the newest sound meta page. The walk can go on to one of them; it is nil
     /// if there is neither.
     @discardableResult
-    private borrowing func salvageDatabases(
-        isLenient: Bool = false, _ visit: (String, TreeRecord) -> Bool
-    ) -> (walk: TreeWalk?, problems: [DataFileProblem]) {
+    private borrowing func salvageDatabases(_ visit: (String, TreeRecord) -> Bool) -> (walk: TreeWalk?, problems: [DataFileProblem]) {
         if let foundRoot {
             let walk = walk(from: foundRoot)
             walk.isLenient = isLenient
@@ -93,7 +100,7 @@ extension DataFile {
                 problems.add(.meta, page: UInt64(meta.index), meta.fault() ?? "page size \(meta.free.pad)")
                 continue
             }
-            let walk = TreeWalk(reader: PageReader(descriptor: descriptor), meta: meta, pageBytes: pageBytes, fileBytes: fileBytes)
+            let walk = TreeWalk(reader: reader, meta: meta, pageBytes: pageBytes, fileBytes: fileBytes)
             walk.problems = problems
             walk.isLenient = isLenient
             walk.visitDatabases(of: meta.main, visit)
@@ -103,7 +110,7 @@ extension DataFile {
     }
 
     private borrowing func walk(from root: RootPage) -> TreeWalk {
-        TreeWalk(reader: PageReader(descriptor: descriptor), lastPage: root.lastPage, pageBytes: root.pageBytes, fileBytes: fileBytes)
+        TreeWalk(reader: reader, lastPage: root.lastPage, pageBytes: root.pageBytes, fileBytes: fileBytes)
     }
 }
 
@@ -139,7 +146,7 @@ extension DataFile {
         guard meta.failure == nil, fileBytes >= 3 * UInt64(pageBytes), (2..<fileBytes / UInt64(pageBytes)).contains(meta.main.root) else { return false }
         foundRoot = withUnsafeTemporaryAllocation(byteCount: pageBytes, alignment: 8) { buffer in
             let position = meta.main.root * UInt64(pageBytes)
-            guard PageReader(descriptor: descriptor).read(pageBytes, at: position, into: buffer.baseAddress!) == nil else { return nil }
+            guard reader.read(pageBytes, at: position, into: buffer.baseAddress!) == nil else { return nil }
             return rootPage(meta.main.root, UnsafeRawPointer(buffer.baseAddress!), pageBytes: pageBytes)
         }
         return foundRoot != nil
@@ -162,7 +169,7 @@ extension DataFile {
     private borrowing func rootPages(pageBytes: Int) -> [RootPage] {
         let pages = fileBytes / UInt64(pageBytes)
         guard pages > 2 else { return [] }
-        let reader = PageReader(descriptor: descriptor)
+        let reader = reader
         var found: [RootPage] = []
         let pagesAtOnce = 256
         withUnsafeTemporaryAllocation(byteCount: pagesAtOnce * pageBytes, alignment: 8) { buffer in

@@ -16,6 +16,11 @@ package struct DataFile: ~Copyable {
     package let fileBytes: UInt64
     /// Where salvage begins when no meta page leads to a database; see `findRoot`.
     var foundRoot: RootPage?
+    /// Whether salvage reads what it can of a damaged page, in any order, and perhaps what was deleted or an older state of it: for who judges each record by
+    /// a checksum, and takes the newest.
+    var isLenient = false
+    private let faults: (any DiskFaults)?
+    private let path: String
 
     /// Opens the file for reading; throws `noSuchStore` or `inputOutput`. What the file holds is judged later.
     package init(path: String) throws(EventLogError) {
@@ -32,7 +37,11 @@ package struct DataFile: ~Copyable {
         }
         self.descriptor = descriptor
         self.fileBytes = UInt64(status.st_size)
+        self.path = path
+        faults = FaultyDisks.disk(of: path)
     }
+
+    var reader: PageReader { PageReader(descriptor: descriptor, path: path, faults: faults) }
 
     deinit { close(descriptor) }
 
@@ -45,7 +54,7 @@ package struct DataFile: ~Copyable {
 
     private func readMeta(at offset: UInt64) -> Meta {
         withUnsafeTemporaryAllocation(byteCount: Meta.byteCount, alignment: 8) { buffer in
-            let failure = PageReader(descriptor: descriptor).read(Meta.byteCount, at: offset, into: buffer.baseAddress!)
+            let failure = reader.read(Meta.byteCount, at: offset, into: buffer.baseAddress!)
             return Meta(index: offset == 0 ? 0 : 1, bytes: UnsafeRawPointer(buffer.baseAddress!), failure: failure)
         }
     }

@@ -29,6 +29,8 @@ package struct DataFileReport: Sendable {
     package internal(set) var entries: [String: UInt64] = [:]
     /// Those that may be mended by what names them.
     var doubtfulChains: [Chain] = []
+    /// Of the pages that were asked for.
+    var watchedFree: Set<UInt64> = []
 
     /// The part of the map that LMDB uses: a file that lacks free pages at its end is shorter.
     package var mapUsedBytes: UInt64 { (lastPage + 1) * UInt64(pageBytes) }

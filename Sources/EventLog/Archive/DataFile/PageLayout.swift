@@ -23,4 +23,13 @@ enum PageLayout {
 
     /// How many overflow pages a value needs.
     static func chainPages(valueBytes: Int, pageBytes: Int) -> UInt64 { UInt64((headerBytes - 1 + valueBytes) / pageBytes + 1) }
+
+    /// The header of a value's first page.
+    static func chainHeader(page: UInt64, pages: UInt64) -> [UInt8] {
+        var out = ByteBuffer(capacity: headerBytes)
+        out.put(fixed64: page)
+        out.put(fixed32: UInt32(overflowFlag) << 16)
+        out.put(fixed32: UInt32(pages))
+        return out.array()
+    }
 }

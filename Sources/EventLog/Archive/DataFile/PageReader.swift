@@ -21,9 +21,14 @@ struct PageReader {
     }
 
     let descriptor: CInt
+    var path = ""
+    var faults: (any DiskFaults)?
 
     /// Nil if all bytes were read. The caller made sure that `offset` is within what a file can have.
     func read(_ count: Int, at offset: UInt64, into target: UnsafeMutableRawPointer) -> Failure? {
+        if let faults {
+            do throws(SystemError) { try faults.willRead(path, offset: Int(offset), count: count) } catch { return .system(error.number) }
+        }
         var done = 0
         while done < count {
             let result = pread(descriptor, target + done, count - done, off_t(offset) + off_t(done))

@@ -7,8 +7,10 @@ final class StructureCheck {
     private var report: DataFileReport
     private var databases: [(name: String, tree: TreeRecord)] = []
     private var chunk: [UInt64] = []
+    private let watched: Set<UInt64>
 
-    init(walk: TreeWalk, meta: Meta, older: Meta, report: DataFileReport) {
+    init(walk: TreeWalk, meta: Meta, older: Meta, report: DataFileReport, watched: Set<UInt64>) {
+        self.watched = watched
         self.walk = walk
         self.meta = meta
         self.older = older
@@ -116,6 +118,7 @@ final class StructureCheck {
                 guard page >= 2, page <= meta.lastPage, page < previous else { return fail("page \(page) after \(previous)") }
                 walk.markFree(page, listedBy: entry.page)
                 report.freePages += 1
+                if watched.contains(page) { report.watchedFree.insert(page) }
                 previous = page
             }
             remaining! -= UInt64(count)
