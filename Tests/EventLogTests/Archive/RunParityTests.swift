@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 
 #if canImport(Glibc)
@@ -8,19 +9,25 @@ import Testing
 
 @testable import EventLog
 
-/// A disk with a sector of a file `parity` that cannot be read, and, where it is told so, not be written either.
+/// A disk with a sector that cannot be read until it is written, which it may refuse.
 private final class BadSector: DiskFaults {
-    private let offset: Int
+    private let name: String
+    private let sector: Range<Int>
     private let refusesWrites: Bool
+    private let isBad = Atomic(true)
 
-    init(offset: Int, refusesWrites: Bool = false) { (self.offset, self.refusesWrites) = (offset, refusesWrites) }
+    init(of name: String, at offset: Int, bytes: Int = 512, refusesWrites: Bool = false) {
+        (self.name, sector, self.refusesWrites) = (name, offset..<offset + bytes, refusesWrites)
+    }
 
-    private func fails(_ path: String, _ range: Range<Int>) -> Bool { path.hasSuffix("/parity") && range.overlaps(offset..<offset + 512) }
+    private func meets(_ path: String, _ range: Range<Int>) -> Bool { path.hasSuffix("/" + name) && range.overlaps(sector) }
     func willRead(_ path: String, offset: Int, count: Int) throws(SystemError) {
-        if fails(path, offset..<offset + count) { throw SystemError(call: "read", path: path, number: EIO) }
+        guard isBad.load(ordering: .relaxed), meets(path, offset..<offset + count) else { return }
+        throw SystemError(call: "read", path: path, number: EIO)
     }
     func willWrite(_ path: String, _ descriptor: CInt, offset: Int, count: Int) throws(SystemError) -> (count: Int, failure: SystemError?) {
-        if refusesWrites, path.hasSuffix("/parity") { return (0, SystemError(call: "pwrite", path: path, number: EIO)) }
+        if refusesWrites, path.hasSuffix("/" + name) { return (0, SystemError(call: "pwrite", path: path, number: EIO)) }
+        if meets(path, offset..<offset + count) { isBad.store(false, ordering: .relaxed) }
         return (count, nil)
     }
 }
@@ -361,7 +368,7 @@ private final class BadSector: DiskFaults {
         try damage(2) { $0[70_000] ^= 1 }
         let old = try File(directory.store + "/parity", O_RDONLY)
         do {
-            let disk = BadSector(offset: offset)
+            let disk = BadSector(of: "parity", at: offset)
             FaultyDisks.add(disk, for: directory.store)
             defer { FaultyDisks.remove(disk) }
             #expect(try restore() == [whole[2].position])
@@ -373,6 +380,168 @@ private final class BadSector: DiskFaults {
         #expect(isAnew)
     }
 
+    @Test("a page of a run that the disk does not give is restored, also without opening the store, and a disk is given it anew") func unreadablePage() throws {
+        try fill(runs: 2)
+        let events = try saved().events
+        let path = directory.store + "/archive"
+        for run in try runs() {
+            for number in 0..<4 {
+                let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+                let first = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound) - 16
+                let page = [first, first + 4096, first + 12_288, (first + 16 + run.bytes.count - 1) / 4096 * 4096][number]
+                // What lies there must come from elsewhere.
+                var bytes = sound
+                for place in page..<page + 4096 { bytes[place] = 0xA5 }
+                try Self.write(bytes, path)
+                let disk = BadSector(of: "archive", at: page, bytes: 4096)
+                FaultyDisks.add(disk, for: directory.store)
+                defer { FaultyDisks.remove(disk) }
+                #expect(try !isSound)
+                let (found, lines) = try saved()
+                #expect(found == events, "page \(page): \(lines)")
+                #expect(try EventStore.restore(at: directory.store) == 1, "page \(page)")
+                #expect(try isSound)
+                let isAsItWas = try runs().map(\.bytes).contains(run.bytes)
+                #expect(isAsItWas)
+            }
+        }
+        // Without parity, and where no run lies, it is told, and nothing is mapped.
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        try Directory.remove(directory.store + "/parity")
+        var inUse = 0
+        for page in stride(from: 0, to: sound.count, by: 4096) {
+            let disk = BadSector(of: "archive", at: page, bytes: 4096)
+            FaultyDisks.add(disk, for: directory.store)
+            defer { FaultyDisks.remove(disk) }
+            let isInUse = try page < 8192 || !DataFile(path: path).unreadablePages().isEmpty
+            if isInUse { inUse += 1 }
+            #expect(try isSound == !isInUse, "page \(page)")
+            guard isInUse else { continue }
+            let failure = #expect(throws: EventLogError.self) { try EventStore.restore(at: directory.store) }
+            #expect(failure?.code == .damaged, "page \(page): \(failure?.message ?? "")")
+        }
+        #expect(inUse > 60 && inUse < sound.count / 4096)
+    }
+
+    @Test("a bit of what leads to the runs takes no event with it") func leading() throws {
+        try fill(runs: 3)
+        let (events, lines) = try saved()
+        #expect(events.count == 1802 && lines.isEmpty)
+        let path = directory.store + "/archive"
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        // The leaf that names the runs; a page that has the main database's record of them.
+        let node: [UInt8] = [1, 0, 8, 0] + Archive.key(position: try runs()[0].position)
+        let leaves = Set(sound.ranges(of: node).map { $0.lowerBound / 4096 * 4096 })
+        let records = sound.ranges(of: [2, 0, 4, 0] + Array("runs".utf8)).map { $0.lowerBound - 4 }
+        #expect(!leaves.isEmpty && !records.isEmpty)
+        var ways: [(String, (inout [UInt8]) -> Void)] = []
+        for byte in [0, 3, 7, 8, 10, 11, 12, 13, 14, 15] {
+            for bit in [0, 2, 5] as [UInt8] {
+                ways.append(("leaf's byte \(byte), bit \(bit)", { bytes in for leaf in leaves { bytes[leaf + byte] ^= 1 << bit } }))
+            }
+        }
+        // Its size, flags, the key's size, the key; then flags, depth, pages, entries, root.
+        for byte in [0, 1, 4, 6, 8, 11, 12, 16, 18, 20, 28, 36, 44, 52] {
+            ways.append(("record's byte \(byte)", { bytes in for record in records { bytes[record + byte] ^= 4 } }))
+        }
+        ways.append(("leaf lost", { bytes in for leaf in leaves { for place in leaf..<leaf + 4096 { bytes[place] = 0 } } }))
+        for (name, change) in ways {
+            var bytes = sound
+            change(&bytes)
+            try Self.write(bytes, path)
+            let (found, lines) = try saved()
+            #expect(found == events, "\(name): \(found.count) events; \(lines)")
+        }
+        // And with the rows, the state, everything but the runs' own pages gone, too.
+        var bytes = [UInt8](repeating: 0, count: sound.count)
+        for run in try { try Self.write(sound, path); return try runs() }() {
+            let first = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound)
+            bytes.replaceSubrange(first..<first + run.bytes.count, with: run.bytes)
+        }
+        try Self.write(bytes, path)
+        let all = try saved().events == events
+        #expect(all)
+    }
+
+    @Test("what was erased is not found again where it was let go") func letGo() throws {
+        try fill(runs: 2)
+        let store = try EventStore.open(at: directory.store)
+        let event = try #require(
+            try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
+        try store.erase(log: event.log, seq: event.seq)
+        // As after a crash: a close may write the file anew.
+        let path = directory.store + "/archive"
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        let key = try File(directory.store + "/key", O_RDONLY).read(1 << 16, at: 0)
+        try store.close()
+        let node: [UInt8] = [1, 0, 8, 0] + Archive.key(position: 1)
+        for isLost in [false, true] {
+            var bytes = sound
+            if isLost { for leaf in sound.ranges(of: node).map({ $0.lowerBound / 4096 * 4096 }) { for place in leaf..<leaf + 4096 { bytes[place] = 0 } } }
+            try Self.write(bytes, path)
+            try Self.write(key, directory.store + "/key")
+            let found = try saved().events
+            #expect(found.count >= 1201)
+            let leaks = found.contains { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300 ") } else { false } }
+            #expect(!leaks)
+        }
+    }
+
+    @Test("a damaged row of a log keeps only its own runs from being restored") func rowBeside() throws {
+        try fill(runs: 2)
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(77)])
+        try store.close()
+        let before = try runs()
+        #expect(try EventStore.damageRecord(at: directory.store, .row, number: 2) == 3)
+        for number in 0..<2 {
+            try damage(number) { $0[70_000] ^= 1 }
+            #expect(try EventStore.restore(at: directory.store) == 1)
+            let isRight = try runs().map(\.bytes) == before.map(\.bytes)
+            #expect(isRight)
+        }
+        _ = try EventStore.damageRecord(at: directory.store, .row, number: 0)
+        try damage(0) { $0[70_000] ^= 1 }
+        #expect(try EventStore.restore(at: directory.store) == 0)
+    }
+
+    @Test("nobody sets right, or compacts, what another process is about to replace") func replaced() throws {
+        try fill()
+        try damage(0) { $0[70_000] ^= 1 }
+        let replacement = try StoreReplacement(of: directory.store)
+        for body in [{ _ = try EventStore.restore(at: $0) }, { _ = try EventStore.compact(at: $0) }] as [(String) throws -> Void] {
+            let failure = #expect(throws: EventLogError.self) { try body(directory.store) }
+            #expect(failure?.code == .busy)
+        }
+        replacement.end()
+        #expect(try EventStore.restore(at: directory.store) == 1)
+        _ = try EventStore.compact(at: directory.store)
+    }
+
+    @Test("erasures take no more room in the file, and a record that cannot be told apart goes with them") func reused() throws {
+        try fill(runs: 2)
+        let path = directory.store + "/parity"
+        let whole = try runs()
+        // The first record's position is damaged, and another is cut short.
+        var bytes = try File(path, O_RDONLY).read(1 << 20, at: 0)
+        bytes[5] ^= 1
+        bytes += whole[0].parity![..<100]
+        try Self.write(bytes, path)
+        let store = try EventStore.open(at: directory.store)
+        let told = try store.all().filter { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 30") } else { false } }
+        for event in told.prefix(8) {
+            try store.erase(log: event.log, seq: event.seq)
+            let file = try File(path, O_RDONLY)
+            #expect(try file.size == 2 * ParityFile.recordBytes)
+            let leaks = try file.read(1 << 20, at: 8).firstRange(of: whole[0].parity![..<100]) != nil
+            #expect(!leaks)
+        }
+        try store.close()
+        let areAll = try runs().allSatisfy { run in run.parity == run.bytes.withUnsafeBytes(RunParity.of) }
+        #expect(areAll)
+        #expect(try isSound)
+    }
+
     @Test("an erasure leaves nothing of the event in a file of which a sector cannot be read, or which cannot be written", arguments: [false, true])
     func erasedUnwritable(refusesWrites: Bool) throws {
         try fill(runs: 2)
@@ -381,16 +550,17 @@ private final class BadSector: DiskFaults {
         let event = try #require(
             try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
         do {
-            let disk = BadSector(offset: refusesWrites ? .max / 2 : 0, refusesWrites: refusesWrites)
+            let disk = BadSector(of: "parity", at: refusesWrites ? 1 << 40 : 0, refusesWrites: refusesWrites)
             FaultyDisks.add(disk, for: directory.store)
             defer { FaultyDisks.remove(disk) }
             try store.erase(log: event.log, seq: event.seq)
             #expect(try store.event(in: event.log, at: event.seq)?.isErased == true)
+            // Before a close, which may write it anew.
+            let bytes = (try? File(directory.store + "/parity", O_RDONLY).read(1 << 20, at: 8)) ?? []
+            let leaks = try bytes.firstRange(of: #require(whole[0].parity)) != nil
+            #expect(!leaks)
             try store.close()
         }
-        let bytes = (try? File(directory.store + "/parity", O_RDONLY).read(1 << 20, at: 0)) ?? []
-        let leaks = try bytes.firstRange(of: #require(whole[0].parity)) != nil
-        #expect(!leaks)
         #expect(try isSound)
         #expect(try restore() == [])
         let isAnew = try runs().allSatisfy { run in run.parity == run.bytes.withUnsafeBytes(RunParity.of) }

@@ -14,7 +14,6 @@ package struct DataFileReport: Sendable {
         var pages: UInt32
         /// Whether that header cannot be right; else it tells of more pages.
         var isDamaged: Bool
-        var key: [UInt8]
     }
 
     /// At most a hundred; the check ends there.

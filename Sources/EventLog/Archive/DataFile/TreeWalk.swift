@@ -271,38 +271,33 @@ extension TreeWalk {
         let first = node.inlineValue.loadUnaligned(as: UInt64.self)
         // What is lent in spite of damage takes no page from others: what names it may be wrong too.
         guard lendsDamagedChains ? isInside(first, count: 1, referrer: referrer) : claim(first, count: 1, referrer: referrer) else { return nil }
-        return withUnsafeTemporaryAllocation(byteCount: PageLayout.headerBytes, alignment: 8) { buffer -> UInt64? in
+        let needed = PageLayout.chainPages(valueBytes: node.valueBytes, pageBytes: pageBytes)
+        // A value that shrank in the transaction that wrote it keeps all its pages.
+        let (count, fault) = assumed.contains(first) ? (needed, nil) : judgeHeader(of: first, needed: needed)
+        if let fault { problems.add(fault.kind, page: first, fault.detail) }
+        if fault?.kind != .unreadable, fault != nil || count > needed {
+            doubtful.append(DataFileReport.Chain(page: first, pages: UInt32(needed), isDamaged: fault != nil))
+        }
+        if lendsDamagedChains { return isInside(first, count: needed, referrer: referrer) ? first : nil }
+        if fault != nil { return nil }
+        guard count == 1 || claim(first + 1, count: count - 1, referrer: referrer) else { return nil }
+        counts.pages.overflow += count
+        return first
+    }
+
+    /// How many pages the header of a value's first page tells of, and what is wrong with it.
+    private func judgeHeader(of first: UInt64, needed: UInt64) -> (count: UInt64, fault: (kind: DataFileProblem.Kind, detail: String)?) {
+        withUnsafeTemporaryAllocation(byteCount: PageLayout.headerBytes, alignment: 8) { buffer in
             let header = UnsafeRawPointer(buffer.baseAddress!)
             if let failure = reader.read(PageLayout.headerBytes, at: first * UInt64(pageBytes), into: buffer.baseAddress!) {
-                problems.add(.unreadable, page: first, failure.description)
-                return nil
+                return (needed, (.unreadable, failure.description))
             }
-            // A value that shrank in the transaction that wrote it keeps all its pages.
-            var count = UInt64(header.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
-            let needed = PageLayout.chainPages(valueBytes: node.valueBytes, pageBytes: pageBytes)
+            let count = UInt64(header.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
             let found = header.loadUnaligned(as: UInt64.self)
             let flags = header.loadUnaligned(fromByteOffset: 10, as: UInt16.self)
-            var isDamaged = true
-            if assumed.contains(first) {
-                isDamaged = false
-                count = needed
-            } else if found != first {
-                problems.add(.pageNumber, page: first, "it says that it is \(found)")
-            } else if flags != PageLayout.overflowFlag {
-                problems.add(.pageKind, page: first, "flags \(flags) where overflow pages begin")
-            } else if count < needed {
-                problems.add(.overflow, page: first, "\(count) pages for a value that needs \(needed)")
-            } else {
-                isDamaged = false
-            }
-            if isDamaged || count > needed {
-                doubtful.append(DataFileReport.Chain(page: first, pages: UInt32(needed), isDamaged: isDamaged, key: Array(node.key)))
-            }
-            if lendsDamagedChains { return isInside(first, count: needed, referrer: referrer) ? first : nil }
-            if isDamaged { return nil }
-            guard count == 1 || claim(first + 1, count: count - 1, referrer: referrer) else { return nil }
-            counts.pages.overflow += count
-            return first
+            if found != first { return (count, (.pageNumber, "it says that it is \(found)")) }
+            if flags != PageLayout.overflowFlag { return (count, (.pageKind, "flags \(flags) where overflow pages begin")) }
+            return (count, count < needed ? (.overflow, "\(count) pages for a value that needs \(needed)") : nil)
         }
     }
 }
