@@ -125,6 +125,31 @@ import Testing
         }
     }
 
+    @Test func whatOnlyLeadsToARecordIsSetRightWithoutAnything() async throws {
+        try await withWorld { world in
+            let (path, _) = try await fill(world, runs: 1, events: 2000, people: (0..<400).map { UserID("someone-\($0)")! })
+            let url = URL(fileURLWithPath: path + "/archive")
+            var mended = 0
+            for page in 2..<(try Data(contentsOf: url).count / 4096) {
+                var bytes = try Data(contentsOf: url)
+                let start = page * 4096
+                guard start + 4096 <= bytes.count, bytes[start..<start + 8].elementsEqual((0..<8).map { UInt8(truncatingIfNeeded: page >> ($0 * 8)) }),
+                    bytes[start + 10] == 4, !bytes[start + 16..<start + 20].elementsEqual(Array("CVR1".utf8))
+                else { continue }
+                bytes[start + 1] ^= 0x20
+                try bytes.write(to: url)
+                // What was let go may look like that, too.
+                guard try !EventStore.verify(at: path).problems.isEmpty else { continue }
+                mended += 1
+                let repair = try #require(try Repair.begin(at: path))
+                #expect(repair.isWhole && repair.restored == 0 && !repair.asksHub)
+                repair.close()
+                #expect(try EventStore.verify(at: path).problems.isEmpty)
+            }
+            #expect(mended > 0)
+        }
+    }
+
     @Test func strangersLearnNothing() async throws {
         try await withWorld { world in
             _ = try await fill(world, runs: 1, events: 300)
