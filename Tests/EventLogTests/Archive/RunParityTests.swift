@@ -454,7 +454,8 @@ private final class BadSector: DiskFaults {
         }
         // And with the rows, the state, everything but the runs' own pages gone, too.
         var bytes = [UInt8](repeating: 0, count: sound.count)
-        for run in try { try Self.write(sound, path); return try runs() }() {
+        try Self.write(sound, path)
+        for run in try runs() {
             let first = try #require(sound.firstRange(of: run.bytes[..<2000])?.lowerBound)
             bytes.replaceSubrange(first..<first + run.bytes.count, with: run.bytes)
         }
