@@ -16,7 +16,7 @@ struct RunScan {
 
     /// Reads the whole file.
     ///
-    /// - Parameter named: pages of runs that are known.
+    /// - Parameter named: first pages of runs that are known.
     init(_ file: borrowing DataFile, but named: Set<UInt64>) {
         var heads: [Head] = []
         let (pageBytes, pages) = (file.pageBytes, file.fileBytes / UInt64(file.pageBytes))

@@ -127,17 +127,17 @@ extension EventStore {
             }
             guard !walked.isEmpty || file.isLenient || names.keys.contains(where: { places[$0] == nil }) else { return (places, walked) }
             // Of those that are sound nothing is looked for but what stands behind them.
-            var wanted = Set(names.keys).union(parity.positions).union([1])
-            var named: Set<UInt64> = []
+            var wanted = Set(names.keys).union(parity.positions).union([1]).union(places.keys)
+            var (named, held) = (Set<UInt64>(), Set<Position>())
             for (position, found) in places {
-                wanted.insert(position)
                 for place in found {
                     guard let bytes = sound(place, file, position), let shape = bytes.withUnsafeBytes({ DecodedRun.Shape($0) }) else { continue }
                     wanted.insert(position + Position(shape.events))
-                    named.formUnion(place.pages)
+                    held.insert(position)
+                    if let page = place.chain { named.insert(page) }
                 }
             }
-            for (position, found) in places where found.contains(where: { named.contains($0.pages.lowerBound) || $0.chain == nil }) { wanted.remove(position) }
+            wanted.subtract(held)
             let known = Set(places.keys)
             for (position, found) in RunScan(file, but: named).places(among: wanted) {
                 // What no tree and no row names counts if it is sound: a page may be nonsense.
