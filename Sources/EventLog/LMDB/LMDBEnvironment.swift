@@ -67,8 +67,8 @@ final class LMDBEnvironment: @unchecked Sendable {
         do throws(LMDBError) {
             return try LMDBEnvironment(path: path, isReadOnly: isReadOnly, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: usesLock)
         } catch {
-            // No room for a lock file, so nobody else has one: what there is can be read all the same.
-            guard isReadOnly, usesLock, error.code == ENOSPC || error.code == EDQUOT else { throw error }
+            // No room for a lock file, and nobody else has one: what there is can be read all the same.
+            guard isReadOnly, usesLock, error.code == ENOSPC || error.code == EDQUOT, !isHeld(path) else { throw error }
             return try LMDBEnvironment(path: path, isReadOnly: true, mapBytes: wanted, mapBytesMax: mapBytesMax, usesLock: false)
         }
     }
@@ -79,19 +79,31 @@ final class LMDBEnvironment: @unchecked Sendable {
         gate.deallocate()
     }
 
-    /// LMDB leaves its lock file sparse and maps it: on a full disk, touching it is a SIGBUS. Its first page, which holds the locks and the slots of
-    /// the first 61 readers, gets its block before.
+    /// LMDB leaves its lock file sparse and maps it: on a full disk, touching it is a SIGBUS. So all of it gets its blocks before.
     private static func allocateLockFile(_ path: String) throws(LMDBError) {
         #if canImport(Glibc)
             var status = stat()
-            // Once somebody maps it, it has its block; and closing a descriptor of it would drop this process's locks on it.
-            if stat(path, &status) == 0, status.st_blocks > 0 { return }
+            // Who maps it has seen to that; and closing a descriptor of it would drop this process's locks on it.
+            if stat(path, &status) == 0, status.st_size >= lockBytes, status.st_blocks * 512 >= status.st_size { return }
             let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { return }  // Opening the environment says why.
-            let code = posix_fallocate(descriptor, 0, 4096)
+            let code = posix_fallocate(descriptor, 0, off_t(max(lockBytes, Int(status.st_size))))
             Glibc.close(descriptor)
             if code == ENOSPC || code == EDQUOT { throw LMDBError(code: code, call: "posix_fallocate") }
         #endif
+    }
+
+    /// As many slots of readers take in LMDB's file, in whole pages.
+    private static let lockBytes = 68 << 10
+
+    /// Whether another process has the environment open: LMDB holds a lock on the first byte of its lock file as long.
+    private static func isHeld(_ path: String) -> Bool {
+        guard let file = try? File(path + "-lock", O_RDONLY) else { return false }
+        var lock = flock()
+        lock.l_type = Int16(F_WRLCK)
+        lock.l_whence = Int16(SEEK_SET)
+        lock.l_len = 1
+        return fcntl(file.descriptor, F_GETLK, &lock) != 0 || lock.l_type != Int16(F_UNLCK)
     }
 
     func close() {
