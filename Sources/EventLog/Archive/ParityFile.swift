@@ -86,6 +86,7 @@ final class ParityFile: Sendable {
         other.close()
         try locked { (state) throws(SystemError) in
             state = State()
+            Directory.removeEmpty(path)
             try Directory.rename(other.path, to: path)
         }
     }
@@ -143,7 +144,8 @@ final class ParityFile: Sendable {
     /// A record that a crash left cut short is written over.
     private func open(_ state: inout State) throws(SystemError) -> File {
         if let file = state.file { return file }
-        let file = try File(path, O_RDWR | O_CREAT)
+        // What a link leads to is none of ours.
+        let file = try File(path, O_RDWR | O_CREAT | O_NOFOLLOW)
         state.count = try file.size / Self.recordBytes
         state.file = file
         return file

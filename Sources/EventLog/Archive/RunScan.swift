@@ -1,4 +1,4 @@
-/// Looks for runs without the tree that names them, by their headers on the first of their pages.
+/// Looks for runs without the tree that names them: by their headers on the first of their pages, and small ones in what was a leaf of that tree.
 ///
 /// A header does not say at which position its run stands, but its checksum is seeded with it: those that something names are tried, and where the run behind
 /// one that was found would stand.
@@ -11,6 +11,10 @@ struct RunScan {
     }
 
     private var heads: [Head] = []
+    /// Runs that lie in leaves, which name them.
+    private var inline: [Position: [ValuePlace]] = [:]
+    /// Where leaves say that runs stand.
+    private var told: Set<Position> = []
     /// Of headers against positions: with so many runs lost that all would take minutes, some stay lost.
     private static let triesMax = 1 << 28
 
@@ -18,23 +22,46 @@ struct RunScan {
     ///
     /// - Parameter named: first pages of runs that are known.
     init(_ file: borrowing DataFile, but named: Set<UInt64>) {
-        var heads: [Head] = []
+        var (heads, inline, told) = ([Head](), [Position: [ValuePlace]](), Set<Position>())
         let (pageBytes, pages) = (file.pageBytes, file.fileBytes / UInt64(file.pageBytes))
-        file.forEachContent { page, content in
+        file.forEachPage { page, bytes in
+            for node in Self.leaf(page, bytes)?.allNodes ?? [] where node.keyBytes == 8 {
+                let position = Archive.position(Array(node.key))
+                if node.isChained {
+                    told.insert(position)
+                } else if let shape = DecodedRun.Shape(node.inlineValue),
+                    DecodedRun.Shape.isHeader(UnsafeRawBufferPointer(rebasing: node.inlineValue.prefix(shape.headerBytes)), at: position)
+                {
+                    inline[position, default: []].append(
+                        ValuePlace(inline: Array(node.inlineValue), chain: nil, byteCount: node.valueBytes, pageBytes: pageBytes))
+                }
+            }
+            let content = UnsafeRawBufferPointer(rebasing: bytes[PageLayout.headerBytes...])
             guard let shape = DecodedRun.Shape(content), !named.contains(page) else { return }
             let place = ValuePlace(inline: [], chain: page, byteCount: shape.byteCount, pageBytes: pageBytes)
             guard place.pages.upperBound <= pages else { return }
             heads.append(Head(place: place, events: shape.events, header: Array(content[..<shape.headerBytes])))
         }
-        self.heads = heads
+        (self.heads, self.inline, self.told) = (heads, inline, told)
+    }
+
+    /// A page that may be a leaf: its number or its kind says so, if not both.
+    private static func leaf(_ number: UInt64, _ bytes: UnsafeRawBufferPointer) -> Page? {
+        guard let base = bytes.baseAddress else { return nil }
+        let isLeaf = base.loadUnaligned(fromByteOffset: 10, as: UInt16.self) == PageLayout.leafFlag
+        guard isLeaf || base.loadUnaligned(as: UInt64.self) == number else { return nil }
+        return Page(leaf: base, number: number, pageBytes: bytes.count) ?? Page(damagedLeaf: base, number: number, pageBytes: bytes.count)
     }
 
     /// - Parameter candidates: where runs may stand.
     /// - Returns: for each position all that has its header, the last of the file first: what was let go may still lie there.
     func places(among candidates: Set<Position>) -> [Position: [ValuePlace]] {
-        var found: [Position: [ValuePlace]] = [:]
+        var found = inline
         // Others no store reaches.
-        var (candidates, heads) = (candidates.filter { 1..<1 << 62 ~= $0 }, heads)
+        var (candidates, heads) = (candidates.union(told).filter { 1..<1 << 62 ~= $0 }, heads)
+        for (position, places) in inline {
+            for place in places { if let shape = place.inline.withUnsafeBytes({ DecodedRun.Shape($0) }) { candidates.insert(position + Position(shape.events)) } }
+        }
         var waiting = candidates.sorted(by: >), tries = 0
         while let position = waiting.popLast() {
             tries += heads.count
@@ -72,6 +99,7 @@ extension DecodedRun {
 
         /// Whether these are a header's bytes, of a run at a position.
         static func isHeader(_ bytes: UnsafeRawBufferPointer, at position: Position) -> Bool {
+            guard 1..<1 << 62 ~= position else { return false }
             let end = bytes.count - checksumBytes
             return bytes.loadUnaligned(fromByteOffset: end, as: UInt64.self).littleEndian
                 == XXH64.hash(UnsafeRawBufferPointer(rebasing: bytes[..<end]), seed: position)

@@ -271,6 +271,9 @@ enum Directory {
         return result.sorted()
     }
 
+    /// Removes a directory in which nothing is, if that is what a path leads to.
+    static func removeEmpty(_ path: String) { rmdir(path) }
+
     /// Removes a directory of plain files.
     static func removeTree(_ path: String) {
         for name in (try? names(path)) ?? [] { unlink(path + "/" + name) }

@@ -72,7 +72,7 @@ struct Verify: ParsableCommand {
                 convstore serve
                 """
         }
-        let next = repair ? "" : "convstore verify --repair puts right what the store itself can tell; else "
+        let next = repair ? "" : "where it is its segments, convstore verify --repair puts right what the store itself can tell; else "
         return "\(store.path) is damaged (\(count) problems); \(next)keep it as it is, and save what is sound: convstore export --salvage"
     }
 }

@@ -68,12 +68,10 @@ extension DataFile {
         return unreadable
     }
 
-    /// Lends what stands behind the header of each page, be it what it may. Reads the whole file.
-    borrowing func forEachContent(_ body: (_ page: UInt64, UnsafeRawBufferPointer) -> Void) {
+    /// Lends each page that can be read, be it what it may. Reads the whole file.
+    borrowing func forEachPage(_ body: (_ page: UInt64, UnsafeRawBufferPointer) -> Void) {
         let pageBytes = pageBytes
-        forEachPage(bytes: pageBytes, pageBytes: pageBytes) { page, bytes in
-            if let bytes { body(page, UnsafeRawBufferPointer(rebasing: bytes[PageLayout.headerBytes...])) }
-        }
+        forEachPage(bytes: pageBytes, pageBytes: pageBytes) { page, bytes in if let bytes { body(page, bytes) } }
     }
 
     var pageBytes: Int {
