@@ -54,13 +54,13 @@ struct RunScan {
     }
 
     /// - Parameter candidates: where runs may stand.
-    /// - Returns: for each position all that has its header, the last of the file first: what was let go may still lie there.
+    /// - Returns: for each position all that has its header: what was let go may still lie there.
     func places(among candidates: Set<Position>) -> [Position: [ValuePlace]] {
         var found = inline
         // Others no store reaches.
         var (candidates, heads) = (candidates.union(told).filter { 1..<1 << 62 ~= $0 }, heads)
         for (position, places) in inline {
-            for place in places { if let shape = place.inline.withUnsafeBytes({ DecodedRun.Shape($0) }) { candidates.insert(position + Position(shape.events)) } }
+            for shape in places.compactMap({ $0.inline.withUnsafeBytes { DecodedRun.Shape($0) } }) { candidates.insert(position + Position(shape.events)) }
         }
         var waiting = candidates.sorted(by: >), tries = 0
         while let position = waiting.popLast() {
