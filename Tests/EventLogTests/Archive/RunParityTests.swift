@@ -484,6 +484,37 @@ private final class BadSector: DiskFaults {
         #expect(areFound)
     }
 
+    @Test("a bit of a leaf's header hides neither heads nor secrets from a salvage") func leaves() throws {
+        try fill(runs: 2)
+        let store = try EventStore.open(at: directory.store)
+        let event = try #require(try store.all().first { if case .messageSent = $0.event.content { true } else { false } })
+        // An erasure's log has a secret of its own.
+        try store.erase(log: event.log, seq: event.seq)
+        try store.close()
+        func heads() -> [LogID: Head] {
+            EventStore.salvageHeads(at: directory.store)?.logs.filter { $0.value.secret != nil || $0.key != event.log }.mapValues(\.head) ?? [:]
+        }
+        let before = heads()
+        #expect(before.count == 2)
+        let path = directory.store + "/archive"
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        var count = 0
+        for page in 2..<sound.count / 4096 {
+            let start = page * 4096
+            guard sound[start] == UInt8(truncatingIfNeeded: page), sound[start + 1] == UInt8(page >> 8), sound[start + 10] == 2, sound[start + 11] == 0 else {
+                continue
+            }
+            count += 1
+            for byte in [0, 3, 10, 14] {
+                var bytes = sound
+                bytes[start + byte] ^= 4
+                try Self.write(bytes, path)
+                #expect(heads() == before, "page \(page), byte \(byte)")
+            }
+        }
+        #expect(count > 4)
+    }
+
     @Test("what was erased is not found again where it was let go") func letGo() throws {
         try fill(runs: 2)
         let store = try EventStore.open(at: directory.store)
