@@ -15,16 +15,19 @@ struct RunScan {
     private var inline: [Position: [ValuePlace]] = [:]
     /// Where leaves say that runs stand.
     private var told: Set<Position> = []
-    /// Of headers against positions: with so many runs lost that all would take minutes, some stay lost.
-    private static let triesMax = 1 << 28
+    /// Bytes of headers that are hashed, some ten seconds': with so many runs lost that all would take minutes, some stay lost.
+    private static let effortMax = 1 << 36
+    /// No writer's run is larger.
+    private static let runBytesMax = 1 << 30
 
     /// Reads the whole file.
     ///
-    /// - Parameter named: first pages of runs that are known.
-    init(_ file: borrowing DataFile, but named: Set<UInt64>) {
+    /// - Parameter taken: pages of runs that are known.
+    init(_ file: borrowing DataFile, but taken: PageSet) {
         var (heads, inline, told) = ([Head](), [Position: [ValuePlace]](), Set<Position>())
         let (pageBytes, pages) = (file.pageBytes, file.fileBytes / UInt64(file.pageBytes))
         file.forEachPage { page, bytes in
+            if taken.contains(page) { return }
             for node in Self.leaf(page, bytes)?.allNodes ?? [] where node.keyBytes == 8 {
                 let position = Archive.position(Array(node.key))
                 if node.isChained {
@@ -37,7 +40,7 @@ struct RunScan {
                 }
             }
             let content = UnsafeRawBufferPointer(rebasing: bytes[PageLayout.headerBytes...])
-            guard let shape = DecodedRun.Shape(content), !named.contains(page) else { return }
+            guard let shape = DecodedRun.Shape(content), shape.byteCount <= Self.runBytesMax else { return }
             let place = ValuePlace(inline: [], chain: page, byteCount: shape.byteCount, pageBytes: pageBytes)
             guard place.pages.upperBound <= pages else { return }
             heads.append(Head(place: place, events: shape.events, header: Array(content[..<shape.headerBytes])))
@@ -62,12 +65,14 @@ struct RunScan {
         for (position, places) in inline {
             for shape in places.compactMap({ $0.inline.withUnsafeBytes { DecodedRun.Shape($0) } }) { candidates.insert(position + Position(shape.events)) }
         }
-        var waiting = candidates.sorted(by: >), tries = 0
+        var waiting = candidates.sorted(by: >), effort = 0
+        var cost = heads.reduce(0) { $0 + $1.header.count + 64 }
         while let position = waiting.popLast() {
-            tries += heads.count
-            guard tries < Self.triesMax else { break }
+            effort += cost
+            guard effort < Self.effortMax else { break }
             for index in heads.indices.reversed() where heads[index].header.withUnsafeBytes({ DecodedRun.Shape.isHeader($0, at: position) }) {
                 let head = heads.remove(at: index)
+                cost -= head.header.count + 64
                 found[position, default: []].append(head.place)
                 let next = position + Position(head.events)
                 if candidates.insert(next).inserted { waiting.append(next) }

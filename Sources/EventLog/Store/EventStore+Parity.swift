@@ -56,7 +56,7 @@ extension EventStore {
             let unreadable = try DataFile(path: archive).unreadablePages()
             var pages: Set<UInt64> = []
             if !unreadable.isEmpty {
-                pages = try rewrite(Set(unreadable), of: archive, ParityFile(directory: path))
+                pages = try rewrite(unreadable, of: archive, ParityFile(directory: path))
                 if let page = unreadable.first(where: { !pages.contains($0) }) {
                     throw Archive.damaged(archive, "page \(page) cannot be read, and nothing tells what it held")
                 }
@@ -71,13 +71,14 @@ extension EventStore {
     /// Writes pages of runs as they were, which has a disk put them elsewhere. What parity makes of a run is judged by its checksums alone: LMDB must not be led
     /// there before.
     ///
+    /// - Parameter unreadable: ascending.
     /// - Returns: those that were written.
-    private static func rewrite(_ unreadable: Set<UInt64>, of path: String, _ parity: ParityFile) throws -> Set<UInt64> {
+    private static func rewrite(_ unreadable: [UInt64], of path: String, _ parity: ParityFile) throws -> Set<UInt64> {
         let file = try DataFile(path: path)
         let records = parity.records(archiveBytes: Int(file.fileBytes))
         var written: [UInt64: [UInt8]] = [:]
         _ = file.forEachPlace(database: "runs") { key, place in
-            let lost = unreadable.filter(place.pages.contains)
+            let lost = unreadable[unreadable.countBelow(place.pages.lowerBound)..<unreadable.countBelow(place.pages.upperBound)]
             guard key.byteCount == 8, !lost.isEmpty else { return true }
             let position = Archive.position(key.array)
             var value = file.value(at: place)
@@ -181,12 +182,26 @@ package struct MendedPages: Sendable {
 
     fileprivate init(_ pages: Set<UInt64>, of path: String) throws {
         var runs: Set<Position> = []
+        let sorted = pages.sorted()
         if !pages.isEmpty {
             _ = try DataFile(path: path).forEachPlace(database: "runs") { key, place in
-                if key.byteCount == 8, pages.contains(where: place.pages.contains) { runs.insert(Archive.position(key.array)) }
+                let isMended = sorted.countBelow(place.pages.lowerBound) < sorted.countBelow(place.pages.upperBound)
+                if key.byteCount == 8, isMended { runs.insert(Archive.position(key.array)) }
                 return true
             }
         }
         (self.runs, isAny) = (runs, !pages.isEmpty)
+    }
+}
+
+extension [UInt64] {
+    /// How many of an ascending array are less than a number.
+    fileprivate func countBelow(_ bound: UInt64) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle] < bound { low = middle + 1 } else { high = middle }
+        }
+        return low
     }
 }

@@ -46,10 +46,14 @@ extension EventStore {
         private var archived = Archive.State()
         /// The last position that is behind us.
         private var last: Position = 0
-        /// Where the rows say that events lie, to name what a lost run held.
-        private var names: [Position: [String]] = [:]
+        /// Where the rows say that events lie.
+        private var spans: [Position: [EventSpan]] = [:]
+        /// The logs of which there is a row, and whether those are all.
+        private var logs: Set<LogID> = []
+        private var knowsAllLogs = false
         /// Logs of which bodies were erased. A frame that was written before that, and which a crash kept from being destroyed, may still hold one.
         private var punctured: [LogID: PuncturedSeeds] = [:]
+        private var knowsAllErasures = false
 
         init(path: String) {
             self.path = path
@@ -62,21 +66,30 @@ extension EventStore {
             let path = Archive.path(path)
             guard Directory.exists(path) else { return try lost("\(path): it is missing") }
             var file = try DataFile(path: path)
-            let found = file.check().problems
-            file.isLenient = !found.isEmpty
+            let judged = file.check().problems
+            file.isLenient = !judged.isEmpty
             file.findRoot { Archive.State(salvaging: $0)?.commit }
-            var problems = found.map { "\(path): \($0)" }
+            var problems = judged.map { "\(path): \($0)" }
             try readIdentity(file, path)
             if file.foundRoot != nil { problems.append("\(path): no meta page leads to its content; the newest commit that could be found is read") }
             archived = Archive.State(salvaging: file) ?? archived
             let unread = readRows(file)
             if unread > 0 { problems.append("\(unread) logs' rows cannot be read (their events are looked for all the same)") }
-            let (places, walked) = runs(in: file)
-            try runs(file, places, progress, event, lost)
-            for (start, held) in names.sorted(by: { $0.key < $1.key }) where places[start] == nil {
-                try lost("the run at position \(start) cannot be reached; it held \(held.joined(separator: ", "))")
+            let found = runs(in: file)
+            try runs(file, found.places, progress, event, lost)
+            for start in spans.keys.sorted() where found.places[start] == nil {
+                try lost("the run at position \(start) cannot be reached; it held \(told(start))")
             }
-            for problem in problems + walked.map({ "\(path): \($0)" }) { try lost(problem) }
+            if found.isScanned, !knowsAllErasures {
+                problems.append("runs were found that no page leads to any more: whether a body of theirs was erased since cannot be told")
+            }
+            if found.isScanned, !knowsAllLogs { problems.append("nor whether all of those are the store's own") }
+            for problem in problems + found.problems.map({ "\(path): \($0)" }) { try lost(problem) }
+        }
+
+        /// What a run held, as the rows say.
+        private func told(_ start: Position) -> String {
+            spans[start]?.map { "log \($0.log) seq \($0.firstSeq) to \($0.firstSeq + Seq($0.count) - 1)" }.joined(separator: ", ") ?? "events that no row names"
         }
 
         private mutating func readIdentity(_ file: borrowing DataFile, _ path: String) throws {
@@ -97,54 +110,83 @@ extension EventStore {
 
         /// - Returns: how many cannot be read.
         private mutating func readRows(_ file: borrowing DataFile) -> Int {
-            let seeds = keys.map { EventStore.secrets(in: file, archived, $0) } ?? [:]
+            let secrets = keys.map { EventStore.secrets(in: file, archived.position > 0 ? archived : nil, $0) }
             var unread = 0
+            var rows: [LogID: LogRow] = [:]
             _ = file.forEach(database: "logs") { key, value in
                 let name = key.array
                 let row = value.array.withUnsafeBytes { bytes -> LogRow? in
                     guard let value = try? Archive.open(name, bytes, "a row") else { return nil }
                     return try? LogRow(key: name, decoding: value) { ReplicaID(high: 0, low: $0) }
                 }
-                guard let row else {
-                    unread += 1
-                    return true
-                }
-                if let seeds = seeds[row.number], !seeds.isWhole { punctured[row.id] = seeds }
-                for slice in row.slices {
-                    names[slice.run, default: []].append("log \(row.id) seq \(slice.firstSeq) to \(slice.firstSeq + Seq(slice.count) - 1)")
-                }
+                // A damaged page may hold an older one, too.
+                if let row { if row.tree.size >= rows[row.id]?.tree.size ?? 0 { rows[row.id] = row } } else { unread += 1 }
                 return true
             }
+            for row in rows.values {
+                if let seeds = secrets?.seeds[row.number], !seeds.isWhole { punctured[row.id] = seeds }
+                for slice in row.slices { spans[slice.run, default: []].append(EventSpan(log: row.id, firstSeq: slice.firstSeq, count: slice.count)) }
+            }
+            logs = Set(rows.keys)
+            knowsAllLogs = archived.position > 0 && rows.values.reduce(0) { $0 + $1.tree.size } == archived.position
+            knowsAllErasures = knowsAllLogs && secrets?.isWhole == true
             return unread
         }
 
-        /// Where the archive's tree says that runs lie, be they sound or not; and behind that, of a damaged file, where else a run's header was found.
-        private func runs(in file: borrowing DataFile) -> (places: [Position: [ValuePlace]], problems: [DataFileProblem]) {
+        private struct Found {
             var places: [Position: [ValuePlace]] = [:]
-            let walked = file.forEachPlace(database: "runs") { key, place in
-                if key.byteCount == 8 { places[Archive.position(key.array), default: []].append(place) }
+            var problems: [DataFileProblem] = []
+            /// Whether there are some that no tree names.
+            var isScanned = false
+        }
+
+        /// Where the archive's tree says that runs lie, be they sound or not; and of a damaged file, where else one was found that may stand there.
+        private func runs(in file: borrowing DataFile) -> Found {
+            var result = Found()
+            result.problems = file.forEachPlace(database: "runs") { key, place in
+                if key.byteCount == 8 { result.places[Archive.position(key.array), default: []].append(place) }
                 return true
             }
-            guard !walked.isEmpty || file.isLenient || names.keys.contains(where: { places[$0] == nil }) else { return (places, walked) }
-            // Of those that are sound nothing is looked for but what stands behind them.
-            var wanted = Set(names.keys).union(parity.positions).union([1]).union(places.keys)
-            var (named, held) = (Set<UInt64>(), Set<Position>())
-            for (position, found) in places {
+            guard !result.problems.isEmpty || file.isLenient || spans.keys.contains(where: { result.places[$0] == nil }) else { return result }
+            // Of those that are sound nothing is looked for but what stands behind them. What others wrote into them is no run, whatever it looks like.
+            var wanted = Set(spans.keys).union(parity.positions).union([1]).union(result.places.keys)
+            var (taken, held) = (PageSet(lastPage: file.fileBytes / UInt64(file.pageBytes)), Set<Position>())
+            for (position, found) in result.places {
                 for place in found {
                     guard let bytes = sound(place, file, position), let shape = bytes.withUnsafeBytes({ DecodedRun.Shape($0) }) else { continue }
                     wanted.insert(position + Position(shape.events))
                     held.insert(position)
-                    if let page = place.chain { named.insert(page) }
+                    for page in place.pages { _ = taken.insert(page) }
                 }
             }
-            wanted.subtract(held)
-            let known = Set(places.keys)
-            for (position, found) in RunScan(file, but: named).places(among: wanted) {
-                // What no tree and no row names counts if it is sound: a page may be nonsense.
-                let isNamed = known.contains(position) || names[position] != nil
-                for place in found where isNamed || sound(place, file, position) != nil { places[position, default: []].append(place) }
+            let decompressor = ZstdDecompressor()
+            for (position, found) in RunScan(file, but: taken).places(among: wanted.subtracting(held)) where !held.contains(position) {
+                // Of two the one counts of which more is erased: that only grows.
+                var newest: (place: ValuePlace, erased: Int)?
+                for place in found {
+                    guard let erased = rightful(place, file, position, decompressor), erased > newest?.erased ?? -1 else { continue }
+                    newest = (place, erased)
+                }
+                guard let newest else { continue }
+                result.places[position, default: []].insert(newest.place, at: 0)
+                result.isScanned = true
             }
-            return (places, walked)
+            return result
+        }
+
+        /// Whether a run that nothing names is one of the store's, as far as its rows tell: anybody's message may have a run's bytes.
+        ///
+        /// - Returns: how many of its events are erased; `nil`: it is none.
+        private func rightful(_ place: ValuePlace, _ file: borrowing DataFile, _ position: Position, _ decompressor: ZstdDecompressor) -> Int? {
+            guard let bytes = sound(place, file, position),
+                let run = try? bytes.withUnsafeBytes({ try DecodedRun($0, at: position, decompressor: decompressor) })
+            else { return nil }
+            if archived.position > 0, position + Position(run.events.count) - 1 > archived.position { return nil }
+            for slice in run.slices {
+                let span = EventSpan(log: slice.log, firstSeq: slice.firstSeq, count: slice.range.count)
+                guard logs.contains(slice.log) ? spans[position]?.contains(span) == true : !knowsAllLogs else { return nil }
+            }
+            return run.order.count { run.events[Int($0)].isErased }
         }
 
         private mutating func runs(
@@ -172,7 +214,7 @@ extension EventStore {
         ) throws {
             let run: DecodedRun
             do { run = try bytes.withUnsafeBytes { try DecodedRun($0, at: start, decompressor: decompressor) } } catch {
-                return try lost("\(error); it held \(names[start]?.joined(separator: ", ") ?? "events that no row names")")
+                return try lost("\(error); it held \(told(start))")
             }
             if start > last + 1 { try lost("positions \(last + 1) to \(start - 1)") }
             for place in run.order {

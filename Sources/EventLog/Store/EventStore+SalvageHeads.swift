@@ -22,7 +22,7 @@ extension EventStore {
         file.isLenient = !file.check().isSound
         file.findRoot { Archive.State(salvaging: $0)?.commit }
         guard let state = Archive.State(salvaging: file), keys.key(ofGeneration: state.keyGeneration) != nil else { return nil }
-        let secrets = Self.secrets(in: file, state, keys)
+        let secrets = Self.secrets(in: file, state, keys).seeds
         var result = SalvagedHeads(position: state.position)
         _ = file.forEach(database: "logs") { name, value in
             let name = name.array
@@ -42,17 +42,23 @@ extension EventStore {
 
     /// The secrets that an archive holds, by the logs' numbers, as far as they can be read: of logs that came from elsewhere, and of those of which bodies
     /// were erased.
-    static func secrets(in file: borrowing DataFile, _ state: Archive.State, _ keys: KeyFile) -> [UInt64: PuncturedSeeds] {
-        guard let key = keys.key(ofGeneration: state.keyGeneration) else { return [:] }
-        var secrets: [UInt64: PuncturedSeeds] = [:]
-        _ = file.forEach(database: "secrets") { name, value in
+    ///
+    /// - Parameter state: `nil`: it is lost, and either key may count.
+    /// - Returns: also whether all could be read.
+    static func secrets(in file: borrowing DataFile, _ state: Archive.State?, _ keys: KeyFile) -> (seeds: [UInt64: PuncturedSeeds], isWhole: Bool) {
+        let keys = [keys.current, keys.next].compactMap(\.self).filter { $0.generation == state?.keyGeneration ?? $0.generation }
+        var seeds: [UInt64: PuncturedSeeds] = [:]
+        var isWhole = state != nil && !keys.isEmpty
+        let problems = file.forEach(database: "secrets") { name, value in
             let name = name.array, number = name.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-            value.withUnsafeBytes { bytes in
-                guard let sealed = Archive.unsealed(name, bytes), let raw = try? Wrapping.unwrap(sealed, key: key.secret, for: "log \(number)") else { return }
-                secrets[number] = PuncturedSeeds(encoded: raw)
+            let raw = value.withUnsafeBytes { bytes in
+                Archive.unsealed(name, bytes).flatMap { sealed in
+                    keys.lazy.compactMap { try? Wrapping.unwrap(sealed, key: $0.secret, for: "log \(number)") }.first
+                }
             }
+            if let raw, let found = PuncturedSeeds(encoded: raw) { seeds[number] = found } else { isWhole = false }
             return true
         }
-        return secrets
+        return (seeds, isWhole && problems.isEmpty)
     }
 }

@@ -529,19 +529,93 @@ private final class BadSector: DiskFaults {
         try store.close()
         func lose(_ bytes: inout [UInt8], _ place: Int) { for place in place / 4096 * 4096..<place / 4096 * 4096 + 4096 { bytes[place] = 0 } }
         let leaves = sound.ranges(of: [1, 0, 8, 0] + Archive.key(position: 1)).map(\.lowerBound)
-        for way in 0..<3 {
+        let place = try #require(sound.firstRange(of: anew[..<2000])?.lowerBound)
+        let secrets = sound.ranges(of: [2, 0, 7, 0] + Array("secrets".utf8)).map { $0.lowerBound - 4 }
+        for way in 0..<5 {
             var bytes = sound
-            // The leaf that names the run is lost; then also the run, so that only what was let go is left.
+            // The leaf that names the run is lost; then also the run, so that only what was let go is left; or it lies behind that; or nothing tells of erasures.
             if way > 0 { for leaf in leaves { lose(&bytes, leaf) } }
-            if way > 1 { lose(&bytes, try #require(sound.firstRange(of: anew[..<2000])?.lowerBound)) }
+            if way == 2 { lose(&bytes, place) }
+            if way == 3 {
+                bytes += [UInt8](repeating: 0, count: 16) + anew
+                bytes += [UInt8](repeating: 0, count: 4096 - bytes.count % 4096)
+                lose(&bytes, place)
+            }
+            if way == 4 { for record in secrets { bytes[record + 8] ^= 1 } }
             try Self.write(bytes, path)
             try Self.write(key, directory.store + "/key")
             let (found, lines) = try saved()
-            #expect(found.count == (way > 1 ? 1201 : 1202), "\(way): \(found.count); \(lines)")
-            #expect(lines.contains { $0.contains("its body was erased") } == (way > 1))
+            #expect(found.count == (way == 2 ? 1201 : 1202), "\(way): \(found.count); \(lines)")
+            #expect(lines.contains { $0.contains("its body was erased") } == (way == 2))
+            #expect(lines.contains { $0.contains("was erased since cannot be told") } == (way == 4))
             let leaks = found.contains { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300 ") } else { false } }
             #expect(!leaks)
         }
+    }
+
+    @Test("a run's bytes that somebody wrote into a message's ids are none, and what the journal has stands") func planted() throws {
+        // A run of somebody's own, for where the store ends.
+        let other = try EventStore.open(at: directory.path + "/other")
+        _ = try other.appendBlocking([created(5, by: "admin"), sent(1, in: 5, by: "admin", "pay mallory")])
+        try other.flush()
+        let forged = try #require(try other.storedRun(containing: 1)).bytes
+        try other.close()
+        try fill(runs: 2)
+        let store = try EventStore.open(at: directory.store)
+        let end = store.lastPosition
+        try store.close()
+        let (events, _) = try saved()
+        let path = directory.store + "/archive"
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        for position in [end + 1, 1] {
+            var run = forged
+            try DecodedRun.move(&run, from: SegmentCodec.position, to: position)
+            // On a page that nothing names; a damaged page elsewhere has all be looked for.
+            var bytes = sound
+            bytes += [UInt8](repeating: 0, count: 16) + run
+            bytes += [UInt8](repeating: 0, count: 4096 - bytes.count % 4096)
+            let leaf = try #require((2..<sound.count / 4096).first { sound[$0 * 4096] == UInt8(truncatingIfNeeded: $0) && sound[$0 * 4096 + 10] == 2 })
+            bytes[leaf * 4096 + 10] ^= 4
+            try Self.write(bytes, path)
+            let (found, lines) = try saved()
+            #expect(found == events, "\(position): \(found.count); \(lines)")
+        }
+    }
+
+    @Test("a page that cannot be read hides no older root beside it, and one behind the last is none's") func besideUnreadable() throws {
+        try fill()
+        let path = directory.store + "/archive"
+        let sound = try File(path, O_RDONLY).read(1 << 24, at: 0)
+        // What a commit left that failed.
+        try Self.write(sound + [UInt8](repeating: 7, count: 3 * 4096), path)
+        do {
+            let disk = BadSector(of: "archive", at: sound.count + 4096, bytes: 4096)
+            FaultyDisks.add(disk, for: directory.store)
+            defer { FaultyDisks.remove(disk) }
+            #expect(try isSound)
+            #expect(try EventStore.restore(at: directory.store) == 0)
+        }
+        try Self.write(sound, path)
+        let root = try #require(
+            (2..<sound.count / 4096).last { page in
+                let bytes = sound[page * 4096..<page * 4096 + 4096]
+                return bytes[page * 4096 + 10] == 2 && bytes.firstRange(of: [2, 0, 4, 0] + Array("runs".utf8)) != nil
+            })
+        func state() throws -> Archive.State? {
+            var file = try DataFile(path: path)
+            file.isLenient = true
+            file.findRoot { Archive.State(salvaging: $0)?.commit }
+            return Archive.State(salvaging: file)
+        }
+        // All that lead there.
+        var cut = sound
+        for meta in 0..<2 { for place in meta * 4096..<meta * 4096 + 4096 { cut[place] = 0 } }
+        try Self.write(cut, path)
+        let isFound = try state() != nil
+        let disk = BadSector(of: "archive", at: (root == 2 ? 3 : 2) * 4096, bytes: 4096)
+        FaultyDisks.add(disk, for: directory.store)
+        defer { FaultyDisks.remove(disk) }
+        #expect(try isFound && state() != nil)
     }
 
     @Test("a damaged row of a log keeps only its own runs from being restored") func rowBeside() throws {

@@ -37,7 +37,10 @@ extension DataFile {
 
     /// The pages in use that the system refuses to read: who maps the file dies of them by a signal. Reads the whole file.
     borrowing func unreadablePages() -> [UInt64] {
-        let unreadable = allUnreadablePages()
-        return unreadable.isEmpty ? [] : Set(unreadable).subtracting(check(watching: Set(unreadable)).watchedFree).sorted()
+        let unreadable = Set(allUnreadablePages())
+        if unreadable.isEmpty { return [] }
+        let report = check(watching: unreadable)
+        // Behind the last one lies what a commit left that failed.
+        return unreadable.subtracting(report.watchedFree).filter { report.lastPage == 0 || $0 <= report.lastPage }.sorted()
     }
 }

@@ -167,20 +167,9 @@ extension DataFile {
     }
 
     private borrowing func rootPages(pageBytes: Int) -> [RootPage] {
-        let pages = fileBytes / UInt64(pageBytes)
-        guard pages > 2 else { return [] }
-        let reader = reader
         var found: [RootPage] = []
-        let pagesAtOnce = 256
-        withUnsafeTemporaryAllocation(byteCount: pagesAtOnce * pageBytes, alignment: 8) { buffer in
-            for first in stride(from: UInt64(2), to: pages, by: pagesAtOnce) {
-                let count = Int(min(UInt64(pagesAtOnce), pages - first))
-                guard reader.read(count * pageBytes, at: first * UInt64(pageBytes), into: buffer.baseAddress!) == nil else { continue }
-                for index in 0..<count {
-                    let page = UnsafeRawPointer(buffer.baseAddress! + index * pageBytes)
-                    if let root = rootPage(first + UInt64(index), page, pageBytes: pageBytes) { found.append(root) }
-                }
-            }
+        forEachPage { page, bytes in
+            if page >= 2, let base = bytes.baseAddress, let root = rootPage(page, base, pageBytes: pageBytes) { found.append(root) }
         }
         return found
     }
