@@ -93,6 +93,7 @@ extension RunParityTests {
 
     @Test("what was erased is not found again where it was let go") func letGo() throws {
         try fill(runs: 2)
+        let before = try runs()[0].bytes
         let store = try EventStore.open(at: directory.store)
         let event = try #require(
             try store.all().first { if case .messageSent(let message) = $0.event.content { message.text.hasPrefix("message 300") } else { false } })
@@ -109,13 +110,12 @@ extension RunParityTests {
         let secrets = sound.ranges(of: [2, 0, 7, 0] + Array("secrets".utf8)).map { $0.lowerBound - 4 }
         for way in 0..<5 {
             var bytes = sound
-            // The leaf that names the run is lost; then also the run, so that only what was let go is left; or it lies behind that; or nothing tells of erasures.
+            // The leaf that names the run is lost; then also the run, so that only what was let go is left; or that lies behind it; or nothing tells of erasures.
             if way > 0 { for leaf in leaves { lose(&bytes, leaf) } }
             if way == 2 { lose(&bytes, place) }
             if way == 3 {
-                bytes += [UInt8](repeating: 0, count: 16) + anew
+                bytes += [UInt8](repeating: 0, count: 16) + before
                 bytes += [UInt8](repeating: 0, count: 4096 - bytes.count % 4096)
-                lose(&bytes, place)
             }
             if way == 4 { for record in secrets { bytes[record + 8] ^= 1 } }
             try Self.write(bytes, path)
