@@ -16,15 +16,23 @@ struct Figures {
         add("\(name)_max_ms", Double(last) / 1e6)
     }
 
-    /// What was measured and the disk alone in the same run, and how many times longer the first took.
-    mutating func add(_ name: String, _ durations: [UInt64], beside disk: [UInt64]) {
+    /// What was measured and the disk alone in the same run, and how many times longer the first took; and what was measured while no disk stalled.
+    mutating func add(_ name: String, _ delays: [Delay], beside disk: [UInt64], _ stalls: [DiskWitness.Stall]?) {
+        let durations = delays.map(\.length)
         add(name, durations)
         add("disk_alone", disk)
-        guard !durations.isEmpty, !disk.isEmpty else { return }
-        let sorted = durations.sorted(), alone = disk.sorted()
-        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
-            add("\(name)_\(label)_to_disk_alone", Self.milliseconds(sorted, share) / Self.milliseconds(alone, share))
+        if !durations.isEmpty, !disk.isEmpty {
+            let sorted = durations.sorted(), alone = disk.sorted()
+            for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+                add("\(name)_\(label)_to_disk_alone", Self.milliseconds(sorted, share) / Self.milliseconds(alone, share))
+            }
         }
+        guard let stalls else { return }
+        let calm = delays.filter { !$0.met(stalls) }
+        add("disk_stalls", stalls.count)
+        add("disk_stall_max_ms", Double(stalls.map { $0.end - $0.begin }.max() ?? 0) / 1e6)
+        add("met_by_stalls", delays.count - calm.count)
+        add("\(name)_without_stalls", calm.map(\.length))
     }
 
     private static func milliseconds(_ sorted: [UInt64], _ share: Double) -> Double {

@@ -29,11 +29,10 @@ struct FleetCommand: AsyncParsableCommand {
         }
     }
 
-    /// When each message was begun, and how long it took to be durable on each other device of its conversation.
+    /// When each message was begun, and until it was durable on each other device of its conversation.
     private struct Deliveries {
         var begun: [UInt64] = []
-        var fromBegun: [UInt64] = []
-        var count: Int { fromBegun.count }
+        var done: [Delay] = []
     }
 
     private func measure(_ directory: String) async throws {
@@ -64,7 +63,8 @@ struct FleetCommand: AsyncParsableCommand {
         defer { hub.stop() }
         try await connect(fleet, hub, "resume", &figures)
         let disk = try DiskPair(hub: place.directory, device: directory, rate: writers * rate, seconds: seconds)
-        try await write(fleet, ids, texts, hub, disk, &figures)
+        let witness = DiskWitness([place.directory, directory])
+        try await write(fleet, ids, texts, hub, disk, witness, &figures)
         figures.print()
     }
 
@@ -105,7 +105,8 @@ struct FleetCommand: AsyncParsableCommand {
     }
 
     private func write(
-        _ fleet: [Device], _ ids: [ConversationID], _ texts: [String], _ hub: HubProcess, _ disk: DiskPair, _ figures: inout Figures
+        _ fleet: [Device], _ ids: [ConversationID], _ texts: [String], _ hub: HubProcess, _ disk: DiskPair, _ witness: DiskWitness,
+        _ figures: inout Figures
     ) async throws {
         let total = writers * rate * seconds
         let deliveries = Mutex(Deliveries(begun: [UInt64](repeating: 0, count: total)))
@@ -114,7 +115,7 @@ struct FleetCommand: AsyncParsableCommand {
             device.onDurable { [user = device.replica.user] sender, number in
                 guard sender == author, user != author else { return }
                 let now = nanoseconds()
-                deliveries.withLock { $0.fromBegun.append(now - $0.begun[number]) }
+                deliveries.withLock { $0.done.append(Delay(due: $0.begun[number], done: now)) }
             }
         }
         let ticking = Mutex(true)
@@ -157,7 +158,7 @@ struct FleetCommand: AsyncParsableCommand {
             }
             if let failure { throw DeviceError("a writer's outbox refused: \(failure)") }
             var waited = 0
-            while deliveries.withLock({ $0.count }) < from * (group - 1), waited < 10_000 {
+            while deliveries.withLock({ $0.done.count }) < from * (group - 1), waited < 10_000 {
                 try await Task.sleep(for: .milliseconds(1))
                 waited += 1
             }
@@ -166,6 +167,7 @@ struct FleetCommand: AsyncParsableCommand {
             machineTicks += MachineTime.now.spent(since: machineBefore)
             try await Turn.ofDisk(disk, seconds: turn, hub: hub)
         }
+        let stalls = witness.stop()
         let expected = total * (group - 1)
         ticking.withLock { $0 = false }
         // What the writers have themselves comes back on its own way.
@@ -181,11 +183,11 @@ struct FleetCommand: AsyncParsableCommand {
         if let ending = endings.first { note("\(endings.count) sessions ended: \(ending)") }
         let result = deliveries.withLock { $0 }
         figures.add("messages", total)
-        figures.add("deliveries", result.count)
-        figures.add("lost", expected - result.count)
+        figures.add("deliveries", result.done.count)
+        figures.add("lost", expected - result.done.count)
         figures.add("heads_unlike", unlike)
         figures.add("sessions_ended", endings.count)
-        figures.add("append_to_durable_elsewhere", result.fromBegun, beside: disk.delays)
+        figures.add("append_to_durable_elsewhere", result.done, beside: disk.delays, stalls)
         figures.add("machine_steal_percent", machineTicks.stolenPercent, decimals: 1)
         figures.add("hub_processor_share", hubSeconds / Double(seconds))
         figures.add("driver_processor_share", ownSeconds / Double(seconds))

@@ -46,6 +46,7 @@ struct LatencyCommand: AsyncParsableCommand {
         var due = [UInt64](repeating: 0, count: count), late: [UInt64] = []
         var machineTicks = MachineTime.Spent(), hubSeconds = 0.0, ownSeconds = 0.0
         var from = 0
+        let witness = DiskWitness([place.directory])
         // The first second does not count.
         for turn in [1] + Turn.lengths(of: seconds) {
             let range = from..<from + turn * rate
@@ -72,13 +73,13 @@ struct LatencyCommand: AsyncParsableCommand {
             machineTicks += MachineTime.now.spent(since: machineBefore)
             if range.lowerBound > 0 { try await Turn.ofDisk(disk, seconds: turn, hub: hub) }
         }
+        let stalls = witness.stop()
         var answers: [UInt64] = []
         for writer in writers { answers += try await writer.answers().dropFirst(rate / writers.count) }
         let times = durable.withLock { $0 }
-        var delays: [UInt64] = []
-        for number in rate..<count where times[number] > 0 { delays.append(times[number] - due[number]) }
+        let delays = (rate..<count).filter { times[$0] > 0 }.map { Delay(due: due[$0], done: times[$0]) }
         if let series {
-            let lines = zip(answers, delays).map { "\($0 / 1000) \($1 / 1000)\n" }
+            let lines = zip(answers, delays).map { "\($0 / 1000) \($1.length / 1000)\n" }
             try lines.joined().write(toFile: series, atomically: false, encoding: .utf8)
         }
         if let ending = device.ending { throw DeviceError("the device's session ended: \(ending)") }
@@ -89,7 +90,7 @@ struct LatencyCommand: AsyncParsableCommand {
         figures.add("writers", writers.count)
         figures.add("events", delays.count)
         figures.add("lost", count - rate - delays.count)
-        figures.add("push_to_durable", delays, beside: disk.delays)
+        figures.add("push_to_durable", delays, beside: disk.delays, stalls)
         figures.add("push_to_accepted", answers)
         figures.add("writer_late", Array(late.dropFirst(rate)))
         figures.add("machine_steal_percent", machineTicks.stolenPercent, decimals: 1)
