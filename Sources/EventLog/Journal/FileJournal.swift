@@ -147,7 +147,7 @@ final class FileJournal: Journal {
     }
 
     private func enter(_ slot: Int, _ state: inout State) {
-        state.generation += 1
+        state.generation = Frame.Generation.after(state.generation)
         state.slots[slot].generation = state.generation
         state.slots[slot].lastFrame = 0
         state.current = slot

@@ -15,7 +15,7 @@ struct Frame {
         var payloadBytes: Int
         var checksum: UInt64
         var store: StoreID
-        /// Counts the files ever begun.
+        /// Counts the files ever begun (``Generation``).
         var generation: UInt64
         /// Counts the frames ever written.
         var number: UInt64
@@ -28,6 +28,38 @@ struct Frame {
 
         var frameBytes: Int { (Frame.headerBytes + payloadBytes + 7) & ~7 }
     }
+
+    /// Numbers of the files that were ever begun.
+    ///
+    /// The first is random and never told: whoever writes messages could put a frame's bytes into one, and behind the last frame of a file that is used again
+    /// such bytes may lie where a frame would. Of what nobody could guess the generation, nothing is taken for a frame.
+    enum Generation {
+        private static let least: UInt64 = 1 << 60
+
+        static func after(_ last: UInt64) -> UInt64 { last < least ? .random(in: least..<2 * least) : last + 1 }
+
+        /// Whether a file that was begun behind another has this one.
+        static func isNext(_ generation: UInt64, after last: UInt64) -> Bool { last < least ? generation > last : generation == last + 1 }
+
+        /// Which a store's files may have had shortly before and since those that are known.
+        static func around(_ known: some Collection<UInt64>) -> ClosedRange<UInt64>? {
+            guard let first = known.min(), let last = known.max() else { return nil }
+            return first - min(first, 1024)...last + 4
+        }
+    }
+
+    /// What the bytes at an offset say of the generation, if they look like a frame of this store: it may be damaged.
+    static func generation(_ bytes: UnsafeRawBufferPointer, at offset: Int, store: StoreID) -> UInt64? {
+        guard offset >= 0, bytes.count - offset >= headerBytes else { return nil }
+        var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+        guard (try? reader.fixed32()) == magic, (try? reader.fixed32()) != nil, (try? reader.fixed64()) != nil,
+            let owner: StoreID = try? reader.identifier(), owner == store, let generation = try? reader.fixed64(), generation < numbersMax
+        else { return nil }
+        return generation
+    }
+
+    /// Numbers that no store reaches: what follows may count on from them.
+    private static let numbersMax: UInt64 = 1 << 62
 
     /// Reads and checks the frame at an offset; `nil` if there is none that is whole and of this store.
     static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int, store: StoreID) -> Header? {
@@ -42,8 +74,6 @@ struct Frame {
         let header = Header(
             payloadBytes: Int(payload), checksum: checksum, store: owner, generation: generation, number: number, syncedThrough: synced,
             previousChecksum: previous, firstPosition: position, events: Int(events), purpose: purpose)
-        // Numbers that no store reaches: what follows may count on from them.
-        let numbersMax: UInt64 = 1 << 62
         guard 1..<numbersMax ~= position, 1..<numbersMax ~= number, generation < numbersMax else { return nil }
         // The padding belongs to the frame: nothing of a file is unchecked.
         guard offset + header.frameBytes <= bytes.count else { return nil }

@@ -37,15 +37,15 @@ struct RecoveredJournal {
     init(directory: String, store: StoreID, archivedPosition: Position, archivedFrame: UInt64) throws {
         lastPosition = archivedPosition
         var files: [ReadFile] = []
-        var headless: [(path: String, syncedThrough: UInt64)] = []
+        var headless: [(path: String, bytes: [UInt8])] = []
         for slot in 0..<FileJournal.fileCount {
             let path = FileJournal.path(directory, slot)
             guard let bytes = try Self.content(path) else { continue }
             slots[slot].exists = true
             if let first = bytes.withUnsafeBytes({ Frame.read($0, at: 0, store: store) }) {
                 files.append(ReadFile(slot: slot, path: path, bytes: bytes, first: first))
-            } else if let later = bytes.withUnsafeBytes({ Self.laterFrames($0, from: 0, store: store, after: archivedFrame, generation: nil) }) {
-                headless.append((path, later.syncedThrough))
+            } else {
+                headless.append((path, bytes))
             }
         }
         files.sort { $0.first.generation < $1.first.generation }
@@ -62,7 +62,11 @@ struct RecoveredJournal {
             }
         }
         // A file whose first frame is bad: torn by a crash, unless a frame behind it was written when that one was known synced.
-        for file in headless where file.syncedThrough > lastFrame {
+        for file in headless {
+            let later = file.bytes.withUnsafeBytes { [lastGeneration] bytes in
+                Self.laterFrames(bytes, store: store, after: archivedFrame) { Frame.Generation.isNext($0, after: lastGeneration) }
+            }
+            guard let later, later.syncedThrough > lastFrame else { continue }
             throw Self.damage(file.path, "its first frame, \(lastFrame + 1), is damaged, but was known to be synced")
         }
         guard lastFrame >= archivedFrame else {
@@ -140,9 +144,8 @@ struct RecoveredJournal {
 
     /// Whether the last file's chain can have ended where it does, and what of it may not be synced.
     private mutating func checkEnd(_ chain: Chain, _ file: ReadFile, _ bytes: UnsafeRawBufferPointer, _ store: StoreID) throws {
-        if let later = Self.laterFrames(bytes, from: chain.end, store: store, after: lastFrame, generation: file.first.generation),
-            later.syncedThrough > lastFrame
-        {
+        let later = Self.laterFrames(bytes, from: chain.end, store: store, after: lastFrame) { $0 == file.first.generation }
+        if let later, later.syncedThrough > lastFrame {
             throw Self.damage(
                 file.path, "frame \(lastFrame + 1) at byte \(chain.end) is damaged: frame \(later.number) behind it says that it was synced")
         }
@@ -156,13 +159,13 @@ struct RecoveredJournal {
     /// What the whole frames of this store behind a bad one say: the first one's number, and the furthest frame that any knows synced.
     /// Frames start at multiples of eight.
     private static func laterFrames(
-        _ bytes: UnsafeRawBufferPointer, from start: Int, store: StoreID, after number: UInt64, generation: UInt64?
+        _ bytes: UnsafeRawBufferPointer, from start: Int = 0, store: StoreID, after number: UInt64, ofGeneration isRight: (UInt64) -> Bool
     ) -> (number: UInt64, syncedThrough: UInt64)? {
         var found: (number: UInt64, syncedThrough: UInt64)?
         var offset = (start + 7) & ~7
         while offset + Frame.headerBytes <= bytes.count {
             if bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self).littleEndian == Frame.magic,
-                let header = Frame.read(bytes, at: offset, store: store), header.number > number, generation ?? header.generation == header.generation
+                let header = Frame.read(bytes, at: offset, store: store), header.number > number, isRight(header.generation)
             {
                 found = (found?.number ?? header.number, max(found?.syncedThrough ?? 0, header.syncedThrough))
                 offset += header.frameBytes

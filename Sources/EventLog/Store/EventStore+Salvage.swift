@@ -36,10 +36,32 @@ extension EventStore {
         try salvage.journal(event: event, lost: lost)
     }
 
+    /// Restores runs, and remembers of which that is not to be had: it takes long.
+    private final class Restoring {
+        private struct Run: Hashable {
+            let position: Position
+            let pages: Range<UInt64>
+        }
+
+        private let parity: ParityRecords
+        private var lost: Set<Run> = []
+
+        init(_ parity: ParityRecords) { self.parity = parity }
+
+        func restored(_ bytes: [UInt8], of place: ValuePlace, at start: Position) -> [UInt8]? {
+            let run = Run(position: start, pages: place.pages)
+            guard parity.has(start), !lost.contains(run) else { return nil }
+            let restored = parity.parity(at: start).flatMap { RunParity.restored(bytes, by: $0, at: start) }
+            if restored == nil { lost.insert(run) }
+            return restored
+        }
+    }
+
     /// What is known of a damaged store while it is read.
     private struct Salvage {
         let path: String
         private let parity: ParityRecords
+        private let restoring: Restoring
         var keys: KeyFile?
         var store: StoreID?
         /// What the archive says that there was.
@@ -58,6 +80,7 @@ extension EventStore {
         init(path: String) {
             self.path = path
             parity = ParityFile(directory: path).records(archiveBytes: (try? File(Archive.path(path), O_RDONLY).size) ?? 0)
+            restoring = Restoring(parity)
         }
 
         mutating func archive(
@@ -82,7 +105,10 @@ extension EventStore {
             }
             if found.isScanned, !knowsAllErasures {
                 problems.append("runs were found that no page leads to any more: whether a body of theirs was erased since cannot be told")
+            } else if found.places.values.contains(where: { $0.count > 1 }), !knowsAllErasures {
+                problems.append("a damaged page leads to more than one copy of a run: whether a body was erased since cannot be told")
             }
+            if found.isGivenUp { problems.append("so many runs are lost that not all could be looked for") }
             if found.isScanned, !knowsAllLogs { problems.append("nor whether all of those are the store's own") }
             for problem in problems + found.problems.map({ "\(path): \($0)" }) { try lost(problem) }
         }
@@ -128,7 +154,7 @@ extension EventStore {
                 for slice in row.slices { spans[slice.run, default: []].append(EventSpan(log: row.id, firstSeq: slice.firstSeq, count: slice.count)) }
             }
             logs = Set(rows.keys)
-            knowsAllLogs = archived.position > 0 && rows.values.reduce(0) { $0 + $1.tree.size } == archived.position
+            knowsAllLogs = archived.position > 0 && rows.values.map(\.tree.size).sumIfAny == archived.position
             knowsAllErasures = knowsAllLogs && secrets?.isWhole == true
             return unread
         }
@@ -138,6 +164,8 @@ extension EventStore {
             var problems: [DataFileProblem] = []
             /// Whether there are some that no tree names.
             var isScanned = false
+            /// Whether not all headers were tried at all positions.
+            var isGivenUp = false
         }
 
         /// Where the archive's tree says that runs lie, be they sound or not; and of a damaged file, where else one was found that may stand there.
@@ -156,15 +184,20 @@ extension EventStore {
                     guard let bytes = sound(place, file, position), let shape = bytes.withUnsafeBytes({ DecodedRun.Shape($0) }) else { continue }
                     wanted.insert(position + Position(shape.events))
                     held.insert(position)
-                    for page in place.pages { _ = taken.insert(page) }
+                    // Of a file that was cut some lie behind its end.
+                    for page in place.pages.clamped(to: 0..<file.fileBytes / UInt64(file.pageBytes)) { _ = taken.insert(page) }
                 }
             }
             let decompressor = ZstdDecompressor()
-            for (position, found) in RunScan(file, but: taken).places(among: wanted.subtracting(held)) where !held.contains(position) {
+            let scanned = RunScan(file, but: taken).places(among: wanted.subtracting(held))
+            result.isGivenUp = !scanned.isWhole
+            let begun = held.union(spans.keys).sorted()
+            for (position, found) in scanned.places where !held.contains(position) {
+                let next = begun.firstBehind(position)
                 // Of two the one counts of which more is erased: that only grows.
                 var newest: (place: ValuePlace, erased: Int)?
                 for place in found {
-                    guard let erased = rightful(place, file, position, decompressor), erased > newest?.erased ?? -1 else { continue }
+                    guard let erased = rightful(place, file, position, before: next, decompressor), erased > newest?.erased ?? -1 else { continue }
                     newest = (place, erased)
                 }
                 guard let newest else { continue }
@@ -176,11 +209,15 @@ extension EventStore {
 
         /// Whether a run that nothing names is one of the store's, as far as its rows tell: anybody's message may have a run's bytes.
         ///
+        /// - Parameter next: where the next one stands that is known.
         /// - Returns: how many of its events are erased; `nil`: it is none.
-        private func rightful(_ place: ValuePlace, _ file: borrowing DataFile, _ position: Position, _ decompressor: ZstdDecompressor) -> Int? {
+        private func rightful(
+            _ place: ValuePlace, _ file: borrowing DataFile, _ position: Position, before next: Position?, _ decompressor: ZstdDecompressor
+        ) -> Int? {
             guard let bytes = sound(place, file, position),
                 let run = try? bytes.withUnsafeBytes({ try DecodedRun($0, at: position, decompressor: decompressor) })
             else { return nil }
+            if let next, position + Position(run.events.count) > next { return nil }
             if archived.position > 0, position + Position(run.events.count) - 1 > archived.position { return nil }
             for slice in run.slices {
                 let span = EventSpan(log: slice.log, firstSeq: slice.firstSeq, count: slice.range.count)
@@ -194,22 +231,37 @@ extension EventStore {
             _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
         ) throws {
             let decompressor = ZstdDecompressor()
-            for (start, found) in places.sorted(by: { $0.key < $1.key }) where start > last {
-                var bytes = restored(file.value(at: found[0]), at: start)
-                for place in found.dropFirst() where bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) {
-                    bytes = sound(place, file, start) ?? bytes
+            for (start, found) in places.sorted(by: { $0.key < $1.key }) {
+                guard start > last else {
+                    if spans[start] != nil { try lost("the run at position \(start): another reaches over it; it held \(told(start))") }
+                    continue
                 }
-                try run(bytes, at: start, decompressor, event, lost)
+                let bytes = found.count > 1 ? newest(of: found, file, start, decompressor) : nil
+                let run = bytes ?? restored(found[0], file, start)
+                try tellRun(run, at: start, decompressor, event, lost)
                 progress?(last, archived.position)
             }
         }
 
+        /// Of several copies of a run the sound one of which most is erased: that only grows. `nil`: none is sound.
+        private func newest(of places: [ValuePlace], _ file: borrowing DataFile, _ start: Position, _ decompressor: ZstdDecompressor) -> [UInt8]? {
+            var newest: (bytes: [UInt8], erased: Int)?
+            for place in places {
+                guard let bytes = sound(place, file, start),
+                    let run = try? bytes.withUnsafeBytes({ try DecodedRun($0, at: start, decompressor: decompressor) })
+                else { continue }
+                let erased = run.order.count { run.events[Int($0)].isErased }
+                if erased > newest?.erased ?? -1 { newest = (bytes, erased) }
+            }
+            return newest?.bytes
+        }
+
         private func sound(_ place: ValuePlace, _ file: borrowing DataFile, _ start: Position) -> [UInt8]? {
-            let bytes = restored(file.value(at: place), at: start)
+            let bytes = restored(place, file, start)
             return bytes.withUnsafeBytes { DecodedRun.isSound($0, at: start) } ? bytes : nil
         }
 
-        private mutating func run(
+        private mutating func tellRun(
             _ bytes: [UInt8], at start: Position, _ decompressor: ZstdDecompressor, _ event: (RecordedEvent) throws -> Void, _ lost: (String) throws -> Void
         ) throws {
             let run: DecodedRun
@@ -236,10 +288,11 @@ extension EventStore {
             try event(found)
         }
 
-        /// A damaged run as it was, if its parity tells; else the bytes as they are.
-        private func restored(_ bytes: [UInt8], at start: Position) -> [UInt8] {
-            guard parity.has(start), bytes.withUnsafeBytes({ !DecodedRun.isSound($0, at: start) }) else { return bytes }
-            return parity.parity(at: start).flatMap { RunParity.restored(bytes, by: $0, at: start) } ?? bytes
+        /// A run's bytes; of a damaged one as they were, if its parity tells.
+        private func restored(_ place: ValuePlace, _ file: borrowing DataFile, _ start: Position) -> [UInt8] {
+            let bytes = file.value(at: place)
+            if bytes.withUnsafeBytes({ DecodedRun.isSound($0, at: start) }) { return bytes }
+            return restoring.restored(bytes, of: place, at: start) ?? bytes
         }
 
         mutating func journal(event: (RecordedEvent) throws -> Void, lost: (String) throws -> Void) throws {
@@ -247,8 +300,9 @@ extension EventStore {
                 if archived.position > last { try lost("positions \(last + 1) to \(archived.position)") }
                 return try lost("the journal: neither key nor archive says whose it is")
             }
-            let (frames, newestFrame, end) = frames(of: store)
-            for frame in frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
+            let journal = SalvagedJournal(directory: path, store: store, after: last)
+            let end = max(archived.position, journal.end)
+            for frame in journal.frames.sorted(by: { $0.firstPosition < $1.firstPosition }) where frame.lastPosition > last {
                 if frame.firstPosition > last + 1 { try lost("positions \(last + 1) to \(frame.firstPosition - 1)") }
                 for index in frame.items.indices where frame.firstPosition + Position(index) > last {
                     guard let found = try? frame.recorded(index) else {
@@ -260,42 +314,10 @@ extension EventStore {
                 last = frame.lastPosition
             }
             if end > last { try lost("positions \(last + 1) to \(end)") }
-            if newestFrame < archived.frame {
+            for problem in journal.problems { try lost(problem) }
+            if journal.newestFrame < archived.frame {
                 try lost("the journal: files are missing or cut; what they held behind position \(max(last, end)) nobody can tell")
             }
-        }
-
-        /// The sound frames that tell of what is not read yet, the number of the newest of all, and up to where anything goes.
-        private func frames(of store: StoreID) -> (frames: [TailFrame], newest: UInt64, end: Position) {
-            var frames: [TailFrame] = []
-            var newest: UInt64 = 0
-            var end = archived.position
-            for slot in 0..<FileJournal.fileCount {
-                guard let file = try? File(FileJournal.path(path, slot), O_RDONLY),
-                    let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0)
-                else { continue }
-                bytes.withUnsafeBytes { bytes in
-                    var offset = 0
-                    while offset + Frame.headerBytes <= bytes.count {
-                        guard let header = Frame.read(bytes, at: offset, store: store) else {
-                            offset += 8
-                            continue
-                        }
-                        let start = offset + Frame.headerBytes
-                        newest = max(newest, header.number)
-                        end = max(end, header.firstPosition + Position(header.events) - 1)
-                        if header.events > 0, header.firstPosition + Position(header.events) > last + 1,
-                            let frame = try? TailFrame(
-                                UnsafeRawBufferPointer(rebasing: bytes[start..<start + header.payloadBytes]), number: header.number,
-                                firstPosition: header.firstPosition, events: header.events)
-                        {
-                            frames.append(frame)
-                        }
-                        offset += header.frameBytes
-                    }
-                }
-            }
-            return (frames, newest, end)
         }
     }
 }
@@ -386,5 +408,17 @@ extension EventStore {
             row.encodeLanes(into: &out) { numbers[$0]! }
             try transaction.put(archive.logs, Archive.key(log: log), Archive.sealed(Archive.key(log: log), out.array()))
         }
+    }
+}
+
+extension [Position] {
+    /// The first of these, which ascend, behind a position.
+    fileprivate func firstBehind(_ position: Position) -> Position? {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle] <= position { low = middle + 1 } else { high = middle }
+        }
+        return low < count ? self[low] : nil
     }
 }

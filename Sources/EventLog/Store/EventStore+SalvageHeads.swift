@@ -12,7 +12,7 @@ extension EventStore {
         package internal(set) var position: Position = 0
 
         /// Whether no log's row is missing or older than the archive: in all of them there are as many events as it has.
-        package var isWhole: Bool { logs.values.reduce(0) { $0 + $1.head.size } == position }
+        package var isWhole: Bool { logs.values.map(\.head.size).sumIfAny == position }
     }
 
     /// Reads what ``salvage(at:progress:event:lost:)`` does not lend: the archived logs' heads, and those secrets that came from elsewhere, as all of a
@@ -60,5 +60,18 @@ extension EventStore {
             return true
         }
         return (seeds, isWhole && problems.isEmpty)
+    }
+}
+
+extension Sequence<UInt64> {
+    /// `nil`: no number holds it. Of a damaged store each may be any.
+    var sumIfAny: UInt64? {
+        var sum: UInt64 = 0
+        for number in self {
+            let (next, overflows) = sum.addingReportingOverflow(number)
+            if overflows { return nil }
+            sum = next
+        }
+        return sum
     }
 }

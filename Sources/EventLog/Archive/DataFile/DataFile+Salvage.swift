@@ -122,14 +122,17 @@ extension DataFile {
     /// - Parameter rank: how new the content is, read through the file as it is lent; nil if it cannot be what is looked for.
     package mutating func findRoot(rank: (borrowing DataFile) -> UInt64?) {
         guard namedDatabases().isEmpty else { return }
-        let metas = readMetas()
-        let pageBytes = metas.first.pageBytes ?? metas.second.pageBytes ?? Int(getpagesize())
-        var best: (rank: UInt64, root: RootPage)?
-        for root in rootPages(pageBytes: pageBytes) {
-            foundRoot = root
-            if let rank = rank(self), rank > best?.rank ?? 0 { best = (rank, root) }
+        let told = pageBytes, machine = Int(getpagesize())
+        // Where no meta page is sound, what one says of the page size may not be either.
+        for pageBytes in told == machine ? [told] : [told, machine] {
+            var best: (rank: UInt64, root: RootPage)?
+            for root in rootPages(pageBytes: pageBytes) {
+                foundRoot = root
+                if let rank = rank(self), rank > best?.rank ?? 0 { best = (rank, root) }
+            }
+            foundRoot = best?.root
+            if best != nil { return }
         }
-        foundRoot = best?.root
     }
 
     /// Which of the last two commits' meta pages.
@@ -168,7 +171,8 @@ extension DataFile {
 
     private borrowing func rootPages(pageBytes: Int) -> [RootPage] {
         var found: [RootPage] = []
-        forEachPage { page, bytes in
+        forEachPage(bytes: pageBytes, pageBytes: pageBytes) { page, bytes in
+            guard let bytes else { return }
             if page >= 2, let base = bytes.baseAddress, let root = rootPage(page, base, pageBytes: pageBytes) { found.append(root) }
         }
         return found

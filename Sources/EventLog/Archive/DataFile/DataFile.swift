@@ -45,11 +45,20 @@ package struct DataFile: ~Copyable {
 
     deinit { close(descriptor) }
 
-    /// The two meta pages. Where the second lies is what the first says of the page size, as for LMDB; if that is damaged, this machine's.
+    /// The two meta pages. Where the second lies is what the first says of the page size, as for LMDB; if none lies there, where one without fault does, as what
+    /// the first says may be damaged; else this machine's.
     func readMetas() -> (first: Meta, second: Meta) {
-        let first = readMeta(at: 0)
-        let pageBytes = first.pageBytes.map(UInt64.init) ?? UInt64(getpagesize())
-        return (first, readMeta(at: pageBytes))
+        var first = readMeta(at: 0)
+        let told = first.pageBytes ?? Int(getpagesize())
+        let second = readMeta(at: UInt64(told))
+        if second.fault() == nil, second.pageBytes == told { return (first, second) }
+        for pageBytes in [Int(getpagesize()), 1 << 12, 1 << 13, 1 << 14, 1 << 15] where pageBytes != told {
+            let other = readMeta(at: UInt64(pageBytes))
+            guard other.fault() == nil, other.pageBytes == pageBytes else { continue }
+            first.knownPageBytes = pageBytes
+            return (first, other)
+        }
+        return (first, second)
     }
 
     private func readMeta(at offset: UInt64) -> Meta {

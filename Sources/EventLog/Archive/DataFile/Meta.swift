@@ -18,6 +18,8 @@ struct Meta {
     let lastPage: UInt64
     let transactionID: UInt64
     let failure: PageReader.Failure?
+    /// What the file's pages are known to have, whatever this one says.
+    var knownPageBytes: Int?
 
     init(index: Int, bytes: UnsafeRawPointer, failure: PageReader.Failure?) {
         self.index = index
@@ -36,7 +38,7 @@ struct Meta {
 
     /// Nil unless it is one that LMDB writes: a machine's page size, at most 32 KiB.
     var pageBytes: Int? {
-        guard failure == nil, magic == Self.magic else { return nil }
+        guard failure == nil, magic == Self.magic, knownPageBytes.map({ $0 == Int(free.pad) }) ?? true else { return nil }
         return (12...15).contains(free.pad.trailingZeroBitCount) && free.pad.nonzeroBitCount == 1 ? Int(free.pad) : nil
     }
 

@@ -46,7 +46,7 @@ extension DataFile {
     }
 
     /// Visits the pages of the whole file, as many bytes of each as can be read and are asked for.
-    private borrowing func forEachPage(bytes: Int, pageBytes: Int, _ body: (_ page: UInt64, UnsafeRawBufferPointer?) -> Void) {
+    borrowing func forEachPage(bytes: Int, pageBytes: Int, _ body: (_ page: UInt64, UnsafeRawBufferPointer?) -> Void) {
         let reader = reader, pages = fileBytes / UInt64(pageBytes), pagesAtOnce = 256
         withUnsafeTemporaryAllocation(byteCount: pagesAtOnce * pageBytes, alignment: 8) { buffer in
             for first in stride(from: UInt64(0), to: pages, by: pagesAtOnce) {
@@ -75,6 +75,7 @@ extension DataFile {
     }
 
     var pageBytes: Int {
+        if let foundRoot { return foundRoot.pageBytes }
         let metas = readMetas()
         return metas.first.pageBytes ?? metas.second.pageBytes ?? Int(getpagesize())
     }
