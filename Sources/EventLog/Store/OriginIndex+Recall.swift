@@ -17,7 +17,8 @@ extension OriginIndex {
             // As they lie: each run is decoded once.
             for known in repeats.sorted(by: { ($0.replica, $0.counter) < ($1.replica, $1.counter) }) {
                 let (seq, through) = try find(known.replica, known.counter, in: log, &effort)
-                submissions[known.index].recall = Recall(through: through, event: try seq.flatMap { try store.event(in: log, at: $0) })
+                let recall = Recall(through: through, event: try seq.flatMap { try store.event(in: log, at: $0) })
+                if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
             }
         }
         return effort
@@ -29,16 +30,22 @@ extension EventStore {
         var index: Int
         var replica: ReplicaID
         var counter: UInt64
+        /// Whether this is the origin that the event had once.
+        var isFormer = false
     }
 
-    /// Those of submissions that were handled before and whose answers are not kept beside the log.
+    /// Those of submissions that were handled before and whose answers are not kept beside the log, and those that may stand there under another origin.
     fileprivate func repeats(among submissions: [Submission]) throws -> [LogID: [Repeat]] {
         try checkOpen()
         return try writer.withLock { writer in
             var result: [LogID: [Repeat]] = [:]
             for (index, submission) in submissions.enumerated() {
-                guard submission.recall == nil, let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row,
-                    let lane = row.lane(origin.replica),
+                guard submission.recall == nil, let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row else { continue }
+                if let former = submission.former, former.counter > 0, row.mark(of: former.replica) >= former.counter {
+                    result[submission.event.log, default: []].append(
+                        Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
+                }
+                guard let lane = row.lane(origin.replica),
                     origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].answer(to: origin.counter) == nil
                 else { continue }
                 result[submission.event.log, default: []].append(Repeat(index: index, replica: origin.replica, counter: origin.counter))

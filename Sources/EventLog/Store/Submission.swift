@@ -26,10 +26,14 @@ public struct Submission: Sendable {
     package var comparesTimes = false
     /// A chunk that is recorded with another text is no repeat of it: its author has another device that streams under the same id.
     package var comparesChunks = false
+    /// Under which origin a hub recorded the event, which seemed to be lost since: where the log has it so, this is a repeat of it.
+    package var former: FormerOrigin?
     /// What a newer version says of the event.
     package var newer: NewerFields?
     /// What is known of the origin already; `nil`: it was not looked for.
     var recall: Recall?
+    /// The same of the former origin.
+    var formerRecall: Recall?
 
     /// Says that among a log's events up to a seq none has this origin: then it is not looked for there.
     package mutating func isUnrecorded(through seq: Seq) { recall = Recall(through: seq, event: nil) }
@@ -38,6 +42,14 @@ public struct Submission: Sendable {
         self.event = event
         self.origin = origin
     }
+}
+
+/// The id and the counter that an event had once.
+package struct FormerOrigin: Hashable, Sendable {
+    package var replica: ReplicaID
+    package var counter: UInt64
+
+    package init(replica: ReplicaID, counter: UInt64) { (self.replica, self.counter) = (replica, counter) }
 }
 
 /// How safe an acknowledged append is.

@@ -5,6 +5,7 @@ extension Writer {
             guard origin.counter > 0 else { return .refuse(Refusal(.malformed, "origin")) }
             if let known = try handledBefore(submission, origin) { return known }
             if isBehindConflict(submission, origin) { return .refuse(Refusal(.originConflict, "it follows an event whose counter was used before")) }
+            if let seq = try seqOfFormer(submission, origin) { return .duplicate(seq) }
         }
         if let refusal = Acceptance.checkForm(submission.event) { return .refuse(refusal) }
         let decision = try decideByContent(submission)
@@ -72,25 +73,13 @@ extension Writer {
             }
         }
         if let recorded = try recall?.event ?? find(origin, in: state, after: recall?.through ?? 0) {
-            var old = ByteBuffer()
-            var new = ByteBuffer()
-            recorded.encodeBody(into: &old)
-            event.encodeBody(into: &new)
-            if let newer = submission.newer { new.put(newer.body) }
             let isOfSameTime = recorded.origin.hlc == origin.hlc
-            let isSame =
-                (isOfSameTime || !submission.comparesTimes) && recorded.event.author == event.author && recorded.event.kindNumber == event.kindNumber
-                && recorded.event.references == event.references
-                && Self.isSame(recorded.newer, submission.newer)
-                // The body of a preference tells its conversation as well.
-                && (recorded.isErased
-                    ? isOfSameTime
-                    : recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes))
-            if isSame { return .duplicate(recorded.seq) }
+            if isOfSameTime || !submission.comparesTimes, Self.isSame(recorded, submission, isOfSameTime: isOfSameTime) { return .duplicate(recorded.seq) }
             return .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content, or of another time"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
+        if let seq = try seqOfFormer(submission, origin) { return .duplicate(seq) }
         // It was a duplicate of something then; it is not asked again whether it would be accepted now.
         if let refusal = Acceptance.checkForm(event) { return .refuse(refusal) }
         switch (try decideByContent(submission), event.content) {
@@ -105,6 +94,35 @@ extension Writer {
             // so was its memory of having sent this one for the first time.
             return .refuse(Refusal(.originConflict, "used before for another event"))
         }
+    }
+
+    /// Where the event stands under its former origin.
+    private func seqOfFormer(_ submission: borrowing Submission, _ origin: Origin) throws -> Seq? {
+        guard let former = submission.former, former.counter > 0, let state = try state(of: submission.event.log),
+            state.row.mark(of: former.replica) >= former.counter
+        else { return nil }
+        let recall = submission.formerRecall
+        let name = Origin(replica: former.replica, counter: former.counter, hlc: origin.hlc)
+        guard let recorded = try recall?.event ?? find(name, in: state, after: recall?.through ?? submission.recall?.through ?? 0),
+            recorded.origin.hlc == origin.hlc, Self.isSame(recorded, submission, isOfSameTime: true)
+        else { return nil }
+        return recorded.seq
+    }
+
+    /// Whether an event is the one that was recorded. Of an erased one the envelope and its time tell.
+    private static func isSame(_ recorded: RecordedEvent, _ submission: borrowing Submission, isOfSameTime: Bool) -> Bool {
+        let event = submission.event
+        guard recorded.event.author == event.author, recorded.event.kindNumber == event.kindNumber, recorded.event.references == event.references,
+            isSame(recorded.newer, submission.newer)
+        else { return false }
+        if recorded.isErased { return isOfSameTime }
+        var old = ByteBuffer()
+        var new = ByteBuffer()
+        recorded.encodeBody(into: &old)
+        event.encodeBody(into: &new)
+        if let newer = submission.newer { new.put(newer.body) }
+        // The body of a preference tells its conversation as well.
+        return recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes)
     }
 
     /// Of the envelope: erasing a body takes the rest.

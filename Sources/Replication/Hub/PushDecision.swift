@@ -28,6 +28,7 @@ struct PushDecision {
             var submission = Submission(recorded.event, origin: origin)
             submission.isFirstSending = pushed.isFirstSending
             submission.restsOn = pushed.restsOn
+            submission.former = pushed.former
             submission.comparesChunks = true
             submission.comparesTimes = true
             submission.followsConflicts = true
@@ -53,6 +54,7 @@ struct PushDecision {
         guard recorded.event.content.kind != nil else { return ("unknown_kind", "kind \(recorded.event.kindNumber)") }
         guard recorded.seq == 0, recorded.hlc.rawValue == 0, recorded.targetSeq == nil, origin.counter > 0 else { return ("malformed", "origin") }
         guard pushed.restsOn < origin.counter else { return ("malformed", "rests_on") }
+        guard pushed.former?.counter != 0 else { return ("malformed", "former_counter") }
         return nil
     }
 

@@ -21,7 +21,7 @@ struct Flight {
     /// `false`: there is no room for it.
     mutating func add(_ entry: OutboxEntry, isFirst: Bool) -> Bool {
         let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica)
-        let size = event.envelope.count + event.body.count + 32
+        let size = event.envelope.count + event.body.count + 64
         guard events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
         bytes += size
         events.append(event)

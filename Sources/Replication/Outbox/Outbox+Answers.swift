@@ -303,6 +303,7 @@ extension OutboxEntry {
     func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
         if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
+        if let former, recorded.origin == Origin(replica: former.replica, counter: former.counter, hlc: origin.hlc), isOffer(of: recorded) { return true }
         // Out of the user's sight it stands behind this, the last in sight.
         if !isService, case .participantLeft(event.author) = recorded.event.content { return true }
         let isOwn = recorded.event.author == event.author

@@ -25,6 +25,7 @@ extension Outbox {
             let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
             (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
+            if !isAgain, event.origin.counter > 0 { entry.former = FormerOrigin(replica: event.origin.replica, counter: event.origin.counter) }
             given.append((entry, place))
         }
         if given.isEmpty { return nil }

@@ -23,6 +23,8 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     var nonce: [UInt8]
     /// The counter of the event of its lane on which it rested when it was sent; 0: on none.
     var restsOn: UInt64 = 0
+    /// Of what a hub lost: under which origin it was recorded. In another life of the hub it stands so.
+    var former: FormerOrigin?
     /// Some hub may know it: it was sent, or is offered anew as a hub had lost it. One that failed and is tried again, or whose counter was another's, is sent
     /// as a new event; in another life of the hub it may stand all the same.
     package var wasSent = false
@@ -97,8 +99,12 @@ extension OutboxEntry {
         out.put(envelope)
         out.put(varint: UInt64(body.count))
         out.put(body)
-        if restsOn > 0 || isAccepted { out.put(varint: restsOn) }
-        if isAccepted { out.put(byte: 1) }
+        if restsOn > 0 || isAccepted || former != nil { out.put(varint: restsOn) }
+        if isAccepted || former != nil { out.put(byte: (isAccepted ? 1 : 0) | (former == nil ? 0 : 4)) }
+        if let former {
+            out.put(former.replica.bytes)
+            out.put(varint: former.counter)
+        }
         return out.array()
     }
 
@@ -117,6 +123,7 @@ extension OutboxEntry {
             isElsewhere = flags & 1 != 0
             // As it was written before.
             if flags & 2 != 0 { wasSent = true }
+            if flags & 4 != 0 { former = FormerOrigin(replica: try reader.identifier(), counter: try reader.varint()) }
         }
         isCounted = isElsewhere
         guard reader.isAtEnd, kind <= 2 else { throw CodecError(.badValue) }
@@ -135,7 +142,8 @@ extension OutboxEntry {
     func pushed(isFirstSending: Bool, sessionReplica: ReplicaID) -> PushedEvent {
         let (envelope, body) = EventCodec.encode(recorded)
         return PushedEvent(
-            envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce, restsOn: restsOn)
+            envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce, restsOn: restsOn,
+            former: PlantedBug.repeatOffers.isPlanted ? nil : former)
     }
 
     /// What a hub would say of it if that were missing on which it rests.

@@ -149,6 +149,8 @@ package struct PushedEvent: Hashable, Sendable {
     package var nonce: [UInt8] = []
     /// The counter of the event of the same lane on which it rests; 0: of none.
     package var restsOn: UInt64 = 0
+    /// Under which it was recorded by a hub that has lost it, as it seems.
+    package var former: FormerOrigin?
 }
 
 package struct Accepted: Hashable, Sendable {

@@ -175,6 +175,10 @@ extension PushedEvent {
         out.put(number: 3, isFirstSending ? 1 : 0)
         out.put(bytes: 4, nonce)
         out.put(number: 5, restsOn)
+        if let former {
+            out.put(bytes: 6, former.replica.bytes)
+            out.put(number: 7, former.counter)
+        }
     }
 
     init(_ fields: Fields) throws {
@@ -183,6 +187,7 @@ extension PushedEvent {
         isFirstSending = fields.number(3) != 0
         nonce = fields.bytes(4)
         restsOn = fields.number(5)
+        former = fields.has(6) || fields.has(7) ? FormerOrigin(replica: try fields.identifier(6), counter: fields.number(7)) : nil
         guard nonce.isEmpty || nonce.count == 16 else { throw CodecError(.badValue) }
     }
 }

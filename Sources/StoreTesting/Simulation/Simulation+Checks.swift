@@ -28,11 +28,9 @@ extension Simulation {
         }
     }
 
-    /// A copy of a device offers what the first one does, and who asks for newest parts alone, or came in anew, does not see all that stands (PROTOCOL.md, 13).
-    /// Two devices may say the same at one tick of their clocks.
+    /// A copy of a device offers what the first one does (PROTOCOL.md, 13). Two devices may say the same at one tick of their clocks.
     private func mayRepeat(_ event: Event) -> Bool {
-        devices.contains { ($0.user == event.author || $0.isProxy) && ($0.isScoped || $0.wasRestored) }
-            || hub.history.everFromJoining.contains(event.conversation)
+        devices.contains { ($0.user == event.author || $0.isProxy) && $0.wasRestored }
             || devices.reduce(0) { $0 + $1.promises.count { $0.event == event } } > 1
     }
 

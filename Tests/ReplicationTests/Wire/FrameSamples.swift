@@ -35,9 +35,9 @@ enum FrameSamples {
         return RecordedEvent(log: .conversation(conversation), seq: seq, position: 0, origin: origin, hlc: hlc, event: event, targetSeq: nil)
     }
 
-    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = [], restsOn: UInt64 = 0) -> PushedEvent {
+    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = [], restsOn: UInt64 = 0, former: FormerOrigin? = nil) -> PushedEvent {
         let (envelope, body) = EventCodec.encode(event(text, counter: counter))
-        return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce, restsOn: restsOn)
+        return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce, restsOn: restsOn, former: former)
     }
 
     static func item(_ text: String, counter: UInt64, seq: Seq) -> EventsFrame.Item {
@@ -70,6 +70,7 @@ enum FrameSamples {
             ("WELCOME with what it must have", .welcome(welcome)), ("WELCOME to one that is gone, with a checkpoint", .welcome(answer)),
             ("PUSH of nothing", .push([])), ("PUSH of two", .push([pushed("a", counter: 1), pushed("", counter: 2, isFirst: false, nonce: nonce)])),
             ("PUSH of two, the second on the first", .push([pushed("a", counter: 300), pushed("b", counter: 301, restsOn: 300)])),
+            ("PUSH of what a hub lost", .push([pushed("a", counter: 300, former: FormerOrigin(replica: replica, counter: 70))])),
             ("PUSH of an event without bytes", .push([PushedEvent(envelope: [], body: [], isFirstSending: false)])),
             ("ACCEPTED", .accepted([accepted, duplicate])), ("ACCEPTED of nothing", .accepted([])), ("REFUSED", .refused([refused])),
             ("REFUSED with all that it may say", .refused([long])), ("SEGMENT", .segment(SegmentFrame(run: [UInt8](0..<200), logs: [note]))),
