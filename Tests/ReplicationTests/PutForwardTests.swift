@@ -55,6 +55,44 @@ import Testing
         }
     }
 
+    @Test("so is what a device holds no longer when the hub has it again: an offer names the origin that it had") func outOfSight() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            try keep(world, as: "old")
+            let scope = Scope.newest(conversations: 1, messages: 1)
+            var device = try await world.heal(world.device(ada), scope: scope)
+            let contents = [
+                Event.Content.messageEdited(message: id, text: "one, edited"), .reactionSet(message: id, emoji: "👍", isOn: true),
+                .conversationUpdated(title: "title", attributes: []), .custom(name: "x", payload: [1]), .preferenceSet(key: "draft", value: "so"),
+            ]
+            for content in contents { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            device = try await world.heal(device, scope: scope)
+            // Behind it so much is said that a page does not reach there.
+            for number in 0..<5 { try await world.hubStore.send("bob's \(number)", to: chat, from: bob) }
+            let all = try kinds(world, chat)
+            #expect(all.count == 11)
+            try keep(world, as: "new")
+            for backup in ["old", "new", "old", "new"] {
+                try put(world, backup)
+                device = try await world.heal(device, scope: scope)
+                let isAsItWas = try kinds(world, chat) == all, ofUser = try world.hubStore.log.lastSeq(of: .user(ada))
+                #expect(isAsItWas || backup == "old")
+                #expect(device.outbox.isEmpty && ofUser == 1)
+                for content in contents.dropLast() {
+                    var count = 0
+                    try world.hubStore.log.replay(log: .conversation(chat)) { event in
+                        if event.event.content == content { count += 1 }
+                        return true
+                    }
+                    #expect(count == 1, "\(backup): \(content)")
+                }
+            }
+            device = try await world.heal(device)
+            #expect(try device.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
+
     @Test("what comes so is told as accepted, and an erased body does not come back") func erased() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()

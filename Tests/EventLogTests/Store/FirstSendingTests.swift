@@ -1,5 +1,6 @@
-import EventLog
 import Testing
+
+@testable import EventLog
 
 @Suite("First sendings") struct FirstSendingTests {
     let directory = TemporaryDirectory()
@@ -48,6 +49,56 @@ import Testing
         }
         #expect(try store.appendBlocking([submission(sent(3, in: 1, "three"), 5, isFirst: true)])[0].isAccepted)
         #expect(try store.all().count == 5)
+        try store.close()
+    }
+
+    @Test("I3: what stands under the origin that it had is a repeat, asked for once or again; nothing else is", arguments: [false, true])
+    func former(_ isReopened: Bool) throws {
+        var store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1)])
+        func edit(_ text: String, by author: String = "ann") -> Submission {
+            Submission(Event(conversation: conversation(1), author: user(author), content: .messageEdited(message: message(1), text: text)))
+        }
+        let old = try store.appendBlocking([submission(sent(1, in: 1, "one"), 1, isFirst: true), submission(edit("two"), 2, isFirst: true)])
+        #expect(old.map(\.isAccepted) == [true, true])
+        if isReopened {
+            try store.close()
+            store = try EventStore.open(at: directory.store)
+        }
+        /// Under a new id, with the time that it had.
+        func offered(_ submission: Submission, _ counter: UInt64, former: UInt64, isFirst: Bool = true, at time: UInt64 = 1) -> Submission {
+            var copy = self.submission(submission, counter, isFirst: isFirst)
+            copy.origin!.replica = ReplicaID(high: 8, low: 8)
+            copy.origin!.hlc = HLC(milliseconds: time)
+            copy.former = FormerOrigin(replica: ReplicaID(high: 7, low: 7), counter: former)
+            copy.comparesTimes = true
+            return copy
+        }
+        let index = OriginIndex(store: store)
+        for isLookedFor in [false, true] {
+            func append(_ submission: Submission) throws -> AppendOutcome {
+                var submissions = [submission]
+                if isLookedFor { _ = try index.recall(&submissions) }
+                return try store.appendBlocking(submissions)[0]
+            }
+            let first: UInt64 = isLookedFor ? 10 : 1
+            #expect(try append(offered(edit("two"), first, former: 2)) == .duplicate(old[1].receipt!))
+            // Its answer was lost.
+            #expect(try append(offered(edit("two"), first, former: 2, isFirst: false)) == .duplicate(old[1].receipt!))
+            // Another text, another time, another author, another counter: it is not that.
+            for (number, other) in [
+                offered(edit("three"), first + 1, former: 2), offered(edit("two"), first + 2, former: 2, at: 2), offered(edit("two"), first + 3, former: 1),
+                offered(edit("two"), first + 4, former: 3),
+            ].enumerated() {
+                let isAccepted = try append(other).isAccepted
+                #expect(isAccepted, "\(number)")
+            }
+            #expect(try append(offered(edit("two", by: "bob"), first + 5, former: 2)).refusal == .notAuthor)
+        }
+        // Erased, the envelope tells.
+        try store.erase(log: .conversation(conversation(1)), seq: 3)
+        #expect(try store.appendBlocking([offered(edit("two"), 20, former: 2)])[0].receipt?.seq == 3)
+        #expect(try store.all().count == 11)
         try store.close()
     }
 
