@@ -35,7 +35,9 @@ enum FrameSamples {
         return RecordedEvent(log: .conversation(conversation), seq: seq, position: 0, origin: origin, hlc: hlc, event: event, targetSeq: nil)
     }
 
-    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = [], restsOn: UInt64 = 0, former: FormerOrigin? = nil) -> PushedEvent {
+    static func pushed(_ text: String, counter: UInt64, isFirst: Bool = true, nonce: [UInt8] = [], restsOn: UInt64 = 0, former: FormerOrigin? = nil)
+        -> PushedEvent
+    {
         let (envelope, body) = EventCodec.encode(event(text, counter: counter))
         return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce, restsOn: restsOn, former: former)
     }

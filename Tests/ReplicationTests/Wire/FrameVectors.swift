@@ -250,7 +250,8 @@ extension Scope {
 extension PushedEvent {
     fileprivate var fields: FrameVectors.Value {
         .of(
-            ("envelope", .of(envelope)), ("body", .of(body)), ("is_first_sending", .flag(isFirstSending)), ("nonce", .of(nonce)), ("rests_on", .number(restsOn)),
+            ("envelope", .of(envelope)), ("body", .of(body)), ("is_first_sending", .flag(isFirstSending)), ("nonce", .of(nonce)),
+            ("rests_on", .number(restsOn)),
             ("former_replica", .of(former?.replica.bytes ?? [])), ("former_counter", .number(former?.counter ?? 0)))
     }
 }
