@@ -184,8 +184,7 @@ extension EventStore {
                     guard let bytes = sound(place, file, position), let shape = bytes.withUnsafeBytes({ DecodedRun.Shape($0) }) else { continue }
                     wanted.insert(position + Position(shape.events))
                     held.insert(position)
-                    // Of a file that was cut some lie behind its end.
-                    for page in place.pages.clamped(to: 0..<file.fileBytes / UInt64(file.pageBytes)) { _ = taken.insert(page) }
+                    for page in place.pages { _ = taken.insert(page) }
                 }
             }
             let decompressor = ZstdDecompressor()

@@ -278,11 +278,7 @@ extension TreeWalk {
         if fault?.kind != .unreadable, fault != nil || count > needed {
             doubtful.append(DataFileReport.Chain(page: first, pages: UInt32(needed), isDamaged: fault != nil))
         }
-        // Of a file that was cut what is left may do. A size that is damaged must not have us make room for what was never there.
-        if lendsDamagedChains {
-            let isWhole = isInside(first, count: needed, referrer: referrer)
-            return isWhole || needed / 2 <= fileBytes / UInt64(pageBytes) - first ? first : nil
-        }
+        if lendsDamagedChains { return isInside(first, count: needed, referrer: referrer) ? first : nil }
         if fault != nil { return nil }
         guard count == 1 || claim(first + 1, count: count - 1, referrer: referrer) else { return nil }
         counts.pages.overflow += count
