@@ -294,6 +294,25 @@ import Testing
         }
     }
 
+    @Test("what a hub lost stays behind what its lane sent before it, also where that is offered under another id") func lostBehindOffer() async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random()
+            func lost(_ number: UInt64) -> RecordedEvent { Self.entry(number, in: chat, Self.text(.random()), of: Self.before, .sent).recorded }
+            for state in [OutboxEntry.State.pending, .sent] {
+                var offer = Self.entry(2, in: chat, Self.text(.random()), of: Self.present, state)
+                offer.former = FormerOrigin(replica: Self.before.replica, counter: 2)
+                let outbox = Outbox(side, [offer], identity: Self.present)
+                try outbox.putFirst([lost(1), lost(3)])
+                #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [1, 2, 3])
+                #expect(outbox.entries.map(\.former) == (1...3).map { FormerOrigin(replica: Self.before.replica, counter: $0) })
+                // On the disk, too.
+                let again = try Outbox(side, identity: Self.present)
+                #expect(again.entries.map(\.former) == outbox.entries.map(\.former))
+                for entry in again.entries { try side.write { try $0.delete(SyncTables.outbox, Outbox.key(entry.id)) } }
+            }
+        }
+    }
+
     @Test("what was made behind one that is in the outbox already goes behind it") func lostBehindTwin() async throws {
         try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), message = MessageID.random()

@@ -24,29 +24,38 @@ struct SalvagedJournal {
             let path = FileJournal.path(directory, slot)
             return (try? File(path, O_RDONLY)).map { (path, $0) }
         }
-        let heads = files.map { file in
-            (try? file.file.read(Frame.headerBytes, at: 0)).flatMap { head in head.withUnsafeBytes { Frame.generation($0, at: 0, store: store) } }
+        let contents = files.compactMap { path, file -> (path: String, bytes: [UInt8])? in
+            if let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0) { return (path, bytes) }
+            problems.append("\(path) cannot be read")
+            return nil
         }
-        let trusted = Frame.Generation.around(heads.compactMap(\.self))
-        for ((path, file), generation) in zip(files, heads) {
-            guard let bytes = try? file.read(min(file.size, FileJournal.fileBytesMax), at: 0) else {
-                problems.append("\(path) cannot be read")
-                continue
+        // What a damaged head says of the generation may be wrong: then it leads to no frame.
+        let whole = contents.compactMap { $0.bytes.withUnsafeBytes { Frame.read($0, at: 0, store: store)?.generation } }
+        let told = contents.compactMap { $0.bytes.withUnsafeBytes { Frame.generation($0, at: 0, store: store) } }
+        // nil: any.
+        let ranges: [ClosedRange<UInt64>?] =
+            if let range = Frame.Generation.around(whole) { [range] } else if let range = Frame.Generation.around(told) { [range, nil] } else { [nil] }
+        let unread = self
+        for trusted in ranges {
+            self = unread
+            for (path, bytes) in contents { bytes.withUnsafeBytes { take($0, path, trusted, store, after: last) } }
+            guard newestFrame > 0 else { continue }
+            if trusted == nil {
+                problems.append("\(directory): no first frame of the journal's files is whole: whether what was found behind is the store's own cannot be told")
             }
-            bytes.withUnsafeBytes { take($0, path, generation, trusted, store, after: last) }
-        }
-        if trusted == nil, newestFrame > 0 {
-            problems.append("\(directory): no file of the journal has a first frame: whether what was found behind is the store's own cannot be told")
+            return
         }
     }
 
     private mutating func take(
-        _ bytes: UnsafeRawBufferPointer, _ path: String, _ generation: UInt64?, _ trusted: ClosedRange<UInt64>?, _ store: StoreID, after last: Position
+        _ bytes: UnsafeRawBufferPointer, _ path: String, _ trusted: ClosedRange<UInt64>?, _ store: StoreID, after last: Position
     ) {
+        let generation = Frame.generation(bytes, at: 0, store: store)
+        if generation == nil, bytes.prefix(Frame.headerBytes).contains(where: { $0 != 0 }) { problems.append("\(path) begins with no frame") }
         var offset = 0
         while offset + Frame.headerBytes <= bytes.count {
             guard let header = Frame.read(bytes, at: offset, store: store), trusted?.contains(header.generation) ?? true else {
-                if let generation, Frame.generation(bytes, at: offset, store: store) == generation {
+                if let generation, Frame.generation(bytes, at: offset, store: store) == generation, Frame.read(bytes, at: offset, store: store) == nil {
                     problems.append("\(path): the frame at byte \(offset) is damaged, or was not written to its end")
                 }
                 offset += 8

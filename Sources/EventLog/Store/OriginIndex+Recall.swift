@@ -13,6 +13,7 @@ extension OriginIndex {
     /// - Throws: `EventLogError` with code `damaged` or `closed`.
     package func recall(_ submissions: inout [Submission]) throws -> Effort {
         var effort = Effort()
+        try store.noteFresh(&submissions)
         for (log, repeats) in try store.repeats(among: submissions) {
             // As they lie: each run is decoded once.
             for known in repeats.sorted(by: { ($0.replica, $0.counter) < ($1.replica, $1.counter) }) {
@@ -34,18 +35,39 @@ extension EventStore {
         var isFormer = false
     }
 
+    /// Notes in submissions of one log that no event which is seen by now has their origins, where their lanes' marks say so: one before them may raise a mark,
+    /// and the writer would look through the log.
+    fileprivate func noteFresh(_ submissions: inout [Submission]) throws {
+        let logs = Dictionary(grouping: submissions.indices) { submissions[$0].event.log }.filter { $0.value.count > 1 }
+        if logs.isEmpty { return }
+        // Before the marks: those of what comes meanwhile are higher.
+        let ends = try logs.keys.reduce(into: [LogID: Seq]()) { $0[$1] = try lastVisibleSeq(of: $1) }
+        try checkOpen()
+        try writer.withLock { writer in
+            for (log, indices) in logs {
+                guard let row = try writer.state(of: log)?.row, let end = ends[log], end > 0 else { continue }
+                for index in indices where submissions[index].recall == nil {
+                    let none = Recall(through: end, event: nil)
+                    if let origin = submissions[index].origin, origin.counter > row.mark(of: origin.replica) { submissions[index].recall = none }
+                    if let former = submissions[index].former, former.counter > row.mark(of: former.replica) { submissions[index].formerRecall = none }
+                }
+            }
+        }
+    }
+
     /// Those of submissions that were handled before and whose answers are not kept beside the log, and those that may stand there under another origin.
     fileprivate func repeats(among submissions: [Submission]) throws -> [LogID: [Repeat]] {
         try checkOpen()
         return try writer.withLock { writer in
             var result: [LogID: [Repeat]] = [:]
             for (index, submission) in submissions.enumerated() {
-                guard submission.recall == nil, let origin = submission.origin, let row = try writer.state(of: submission.event.log)?.row else { continue }
-                if let former = submission.former, former.counter > 0, row.mark(of: former.replica) >= former.counter {
+                guard let origin = submission.origin, submission.recall == nil || submission.formerRecall == nil,
+                    let row = try writer.state(of: submission.event.log)?.row else { continue }
+                if let former = submission.former, submission.formerRecall == nil, former.counter > 0, row.mark(of: former.replica) >= former.counter {
                     result[submission.event.log, default: []].append(
                         Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
                 }
-                guard let lane = row.lane(origin.replica),
+                guard submission.recall == nil, let lane = row.lane(origin.replica),
                     origin.counter <= row.lanes[lane].mark, submission.isFirstSending || row.lanes[lane].answer(to: origin.counter) == nil
                 else { continue }
                 result[submission.event.log, default: []].append(Repeat(index: index, replica: origin.replica, counter: origin.counter))

@@ -36,7 +36,10 @@ public struct Submission: Sendable {
     var formerRecall: Recall?
 
     /// Says that among a log's events up to a seq none has this origin: then it is not looked for there.
-    package mutating func isUnrecorded(through seq: Seq) { recall = Recall(through: seq, event: nil) }
+    package mutating func isUnrecorded(through seq: Seq) {
+        recall = Recall(through: seq, event: nil)
+        formerRecall = recall
+    }
 
     public init(_ event: Event, origin: Origin? = nil) {
         self.event = event

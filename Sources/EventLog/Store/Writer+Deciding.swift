@@ -103,7 +103,7 @@ extension Writer {
         else { return nil }
         let recall = submission.formerRecall
         let name = Origin(replica: former.replica, counter: former.counter, hlc: origin.hlc)
-        guard let recorded = try recall?.event ?? find(name, in: state, after: recall?.through ?? submission.recall?.through ?? 0),
+        guard let recorded = try recall?.event ?? find(name, in: state, after: recall?.through ?? 0),
             recorded.origin.hlc == origin.hlc, Self.isSame(recorded, submission, isOfSameTime: true)
         else { return nil }
         return recorded.seq

@@ -52,8 +52,11 @@ private struct Places {
     private var ofLog: [LogID: Int] = [:]
 
     init(_ entries: [OutboxEntry]) {
-        for (index, entry) in entries.enumerated() where entry.state == .sent {
-            sent[Lane(log: entry.event.log, replica: entry.origin.replica), default: []].append((entry.origin.counter, index + 1))
+        for (index, entry) in entries.enumerated() {
+            let log = entry.event.log
+            if entry.state == .sent { sent[Lane(log: log, replica: entry.origin.replica), default: []].append((entry.origin.counter, index + 1)) }
+            // What is an offer itself was before what its old lane sent behind it.
+            if let former = entry.former { sent[Lane(log: log, replica: former.replica), default: []].append((former.counter, index + 1)) }
         }
         for (lane, marks) in sent {
             var last = 0

@@ -134,6 +134,7 @@ final class Outbox {
             var entry = entry
             // Anew is what its user wants it to be then, and it is looked for no more.
             entry.wasSent = entry.state != OutboxEntry.isErasedPerhaps
+            if !entry.wasSent { entry.former = nil }
             entry.state = .pending
             entry.isCounted = false
             entry.origin = Origin(replica: identity.replica, counter: 0, hlc: entry.origin.hlc)

@@ -125,6 +125,16 @@ import Testing
             frames += 1
         }
         #expect(frames == 4)
+        // What the first frame says of its generation, and that it is one, may be what is damaged.
+        for place in [0, 17, 33, 34, 36, 39] {
+            var bytes = sound
+            bytes[place] ^= 4
+            let file = try File(path, O_RDWR)
+            try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+            let (events, lost) = try saved(copy)
+            #expect(events == all.filter { $0.position > 1 }, "byte \(place): \(events.count); \(lost)")
+            #expect(lost.contains { $0.contains("frame") }, "\(lost)")
+        }
         // Left in files that are used again, of a store that is only killed.
         for number in 0..<60 as Range<UInt64> {
             _ = try store.appendBlocking([custom(forged + [UInt8(number)])])

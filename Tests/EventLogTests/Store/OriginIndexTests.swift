@@ -30,6 +30,20 @@ import Testing
         return seqs
     }
 
+    @Test("I3: of counters that a batch itself raises, nothing is looked for before it, of the origin that an event had, too") func raised() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try fill(store)
+        let index = OriginIndex(store: store), end = try store.lastVisibleSeq(of: .conversation(conversation(1)))
+        var batch = [submission(ReplicaID(high: 9, low: 9), 50, 90_000)] + (1...9).map { submission(ReplicaID(high: 9, low: 9), 50 - $0, 90_000 + $0) }
+        for place in 1...9 { batch[place].former = FormerOrigin(replica: ReplicaID(high: 9, low: 9), counter: 40 + UInt64(place)) }
+        _ = try index.recall(&batch)
+        #expect(batch.allSatisfy { $0.recall?.through == end && $0.recall?.event == nil })
+        #expect(batch.dropFirst().allSatisfy { $0.formerRecall?.through == end && $0.formerRecall?.event == nil })
+        let outcomes = try store.appendBlocking(batch)
+        #expect(outcomes[0].isAccepted && !outcomes.dropFirst().contains { $0.isAccepted })
+        try store.close()
+    }
+
     @Test("I3: an origin is found where it was recorded, and no other; archived or not, while the log grows")
     func find() throws {
         let store = try EventStore.open(at: directory.store)
