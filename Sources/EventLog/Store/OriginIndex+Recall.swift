@@ -62,7 +62,8 @@ extension EventStore {
             var result: [LogID: [Repeat]] = [:]
             for (index, submission) in submissions.enumerated() {
                 guard let origin = submission.origin, submission.recall == nil || submission.formerRecall == nil,
-                    let row = try writer.state(of: submission.event.log)?.row else { continue }
+                    let row = try writer.state(of: submission.event.log)?.row
+                else { continue }
                 if let former = submission.former, submission.formerRecall == nil, former.counter > 0, row.mark(of: former.replica) >= former.counter {
                     result[submission.event.log, default: []].append(
                         Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
