@@ -441,4 +441,32 @@ import Testing
             }
         }
     }
+
+    @Test(
+        "what has no id is recorded once, though a device that was set back gives it another counter than the one that its lost life sent it under",
+        arguments: [
+            Scope.mine, .newest(conversations: 1, messages: 3),
+        ])
+    func otherCounter(_ scope: Scope) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            var device = try await world.heal(world.device(ada), scope: scope)
+            let withdrawn = try device.append(message("withdrawn later", in: chat, by: ada))
+            let contents = [Event.Content.messageEdited(message: id, text: "one, edited"), .custom(name: "x", payload: [1])]
+            for content in contents { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            let copy = try world.copy(device)
+            try device.discard([withdrawn.id])
+            device = try await world.heal(device, scope: scope)
+            try device.close()
+            device = try await world.heal(world.open(copy, ada), scope: scope)
+            #expect(device.outbox.isEmpty)
+            for content in contents {
+                let count = try events(world).count { $0.event.content == content }
+                #expect(count == 1, "\(content)")
+            }
+            let isThere = try events(world).contains { $0.event == withdrawn.event }
+            #expect(isThere)
+        }
+    }
 }

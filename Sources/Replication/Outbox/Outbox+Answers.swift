@@ -188,6 +188,9 @@ extension Outbox {
 
     var hasOffers: Bool { unaccepted.contains { !$0.isFailed } }
 
+    /// Whether something goes under another counter than it had: of a device that was restored from a backup the lost life may have sent it.
+    var hasSentAnew: Bool { table.all.contains { $0.wasSent && $0.state == .pending } }
+
     /// What is offered anew and stands there all the same leaves: a hub that was set back, and then put forward again, has it as it was first. An offer keeps
     /// its clock, by which it is found. So does what failed in between: tried again, it would stand there twice.
     ///

@@ -65,7 +65,8 @@ extension Replica {
             let breaks = try side.read { try $0.get(SyncTables.state, ReplicaState.Key.breaks)?.count ?? 0 }
             let messageBytes = messageBytes(behindBreaks: breaks)
             // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
-            let holdsBack = state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope))
+            let holdsBack =
+                state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope)) || state.outbox.hasSentAnew
             let (pushed, touched) =
                 holdsBack
                 ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)

@@ -32,8 +32,9 @@ extension Simulation {
     /// stands may offer that again (PROTOCOL.md, 13). Two devices may say the same at one tick of their clocks.
     private func mayRepeat(_ event: Event) -> Bool {
         let isForgotten = hub.restores > 1
-        return devices.contains { ($0.user == event.author || $0.isProxy) && ($0.wasRestored || isForgotten && $0.isScoped) }
-            || isForgotten && hub.history.everFromJoining.contains(event.conversation)
+        let wasRestored = devices.contains { $0.wasRestored }
+        return devices.contains { ($0.user == event.author || $0.isProxy) && ($0.wasRestored || isForgotten) && $0.isScoped }
+            || (wasRestored || isForgotten) && hub.history.everFromJoining.contains(event.conversation)
             || devices.reduce(0) { $0 + $1.promises.count { $0.event == event } } > 1
     }
 
