@@ -453,8 +453,13 @@ import Testing
             _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
             var device = try await world.heal(world.device(ada), scope: scope)
             let withdrawn = try device.append(message("withdrawn later", in: chat, by: ada))
-            let contents = [Event.Content.messageEdited(message: id, text: "one, edited"), .custom(name: "x", payload: [1])]
+            var contents = [Event.Content.messageEdited(message: id, text: "one, edited"), .custom(name: "x", payload: [1])]
             for content in contents { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            // What waits for an answer before it goes, and what is of another log.
+            let later = MessageID.random()
+            try device.append(message("two", in: chat, by: ada, id: later))
+            contents += [.messageEdited(message: later, text: "two, edited"), .preferenceSet(key: "draft", value: "so")]
+            for content in contents.suffix(2) { try device.append(Event(conversation: chat, author: ada, content: content)) }
             let copy = try world.copy(device)
             try device.discard([withdrawn.id])
             device = try await world.heal(device, scope: scope)

@@ -120,6 +120,14 @@ extension Outbox {
             entry.nonce = next.nonce
             outcome.kept.append(entry)
         }
+        if reborn != nil {
+            // The life that was lost may have sent what waits here, too, under counters of its own.
+            let known = Set((outcome.gone + outcome.failed + outcome.kept).map(\.id))
+            for var entry in table.all where entry.state == .pending && !entry.wasSent && !known.contains(entry.id) {
+                entry.wasSent = true
+                outcome.kept.append(entry)
+            }
+        }
         result.failed = outcome.failed.count
         result.isReborn = reborn != nil
         result.touched = try keep(outcome, as: next) { transaction in

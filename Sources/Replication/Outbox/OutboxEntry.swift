@@ -26,7 +26,7 @@ public struct OutboxEntry: Hashable, Sendable, Identifiable {
     /// Of what a hub lost: under which origin it was recorded. In another life of the hub it stands so.
     var former: FormerOrigin?
     /// Some hub may know it: it was sent, or is offered anew as a hub had lost it. One that failed and is tried again, or whose counter was another's, is sent
-    /// as a new event; in another life of the hub it may stand all the same.
+    /// as a new event; in another life of the hub it may stand all the same. So may what waits when a counter turns out to be another's: this replica was set back.
     package var wasSent = false
     /// Where the hub says that it recorded it, until that is held here and was compared.
     var accepted: Record?
