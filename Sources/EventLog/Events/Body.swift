@@ -55,6 +55,22 @@ extension Event {
         }
     }
 
+    /// Whether the envelope tells this event from all others of its author in its log: it names what is made, or what is done but once.
+    package var isNamedByEnvelope: Bool {
+        switch content {
+        case .conversationUpdated, .messageEdited, .reactionSet, .preferenceSet, .custom, .unknown: false
+        default: true
+        }
+    }
+
+    /// Whether a log that has it knows a repeat of it by what it says, under whatever origin that comes. Who left may have come back since, and leave again.
+    package var isKnownByContent: Bool {
+        switch content {
+        case .participantJoined, .participantLeft: false
+        default: isNamedByEnvelope
+        }
+    }
+
     /// Appends the body's canonical bytes.
     package func encodeBody(into out: inout ByteBuffer) {
         func put(_ field: UInt8, _ text: String, into out: inout ByteBuffer) {

@@ -48,6 +48,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case forgetDamage
     /// A replica offers again what a hub that was set back, and then put forward again, has as it was first.
     case repeatOffers
+    /// A hub does not look for what stands there under another origin.
+    case forgetTwins
     /// A hub answers what was asked behind a page before it sends that.
     case overtakePage
     /// A newest part that a hub shows anew takes the place of what was shown, wherever it begins.

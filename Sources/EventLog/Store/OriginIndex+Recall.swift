@@ -7,8 +7,8 @@ struct Recall: Sendable {
 }
 
 extension OriginIndex {
-    /// Looks up submissions whose origins their lanes' marks say were handled before, and notes in them what is found: then the writer, who decides, has
-    /// nothing to read of what is old while all others wait for it.
+    /// Looks up submissions whose origins their lanes' marks say were handled before, and those that may stand under others, and notes in them what is found:
+    /// then the writer, who decides, has nothing to read of what is old while all others wait for it.
     ///
     /// - Throws: `EventLogError` with code `damaged` or `closed`.
     package func recall(_ submissions: inout [Submission]) throws -> Effort {
@@ -22,6 +22,7 @@ extension OriginIndex {
                 if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
             }
         }
+        try store.recallTwins(&submissions, &effort)
         return effort
     }
 }

@@ -28,17 +28,22 @@ public struct Submission: Sendable {
     package var comparesChunks = false
     /// Under which origin a hub recorded the event, which seemed to be lost since: where the log has it so, this is a repeat of it.
     package var former: FormerOrigin?
+    /// Behind which position the same event may stand under any other origin: of the same author, content and HLC of the origin. Of use for what has no id by
+    /// which a repeat is known, as an edit. `nil`: nowhere.
+    package var mayStandBehind: Position?
     /// What a newer version says of the event.
     package var newer: NewerFields?
     /// What is known of the origin already; `nil`: it was not looked for.
     var recall: Recall?
     /// The same of the former origin.
     var formerRecall: Recall?
+    /// The same of the event under any other origin.
+    var twin: Recall?
 
-    /// Says that among a log's events up to a seq none has this origin: then it is not looked for there.
+    /// Says that among a log's events up to a seq none is this, under whatever origin: then it is not looked for there.
     package mutating func isUnrecorded(through seq: Seq) {
         recall = Recall(through: seq, event: nil)
-        formerRecall = recall
+        (formerRecall, twin) = (recall, recall)
     }
 
     public init(_ event: Event, origin: Origin? = nil) {

@@ -218,6 +218,7 @@ final class Writer {
                 guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
+            if submission.mayStandBehind != nil { frameTimes.insert(origin.hlc) }
             let receipt = append(submission.event, submission.newer, target, origin, hlc, state, &frame)
             return .accepted(receipt)
         }
@@ -303,12 +304,15 @@ final class Writer {
     /// What the frame being built held when it was last asked for.
     private var building: TailFrame?
     /// The first position of the frame being built.
-    private var frameStart: Position = 1
+    private(set) var frameStart: Position = 1
+    /// The clocks of what it has that may stand under other origins.
+    private(set) var frameTimes: Set<HLC> = []
 
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
         building = nil
         if !conflicts.isEmpty { conflicts = [] }
+        if !frameTimes.isEmpty { frameTimes = [] }
         if collects, collected.capacity < events { collected.reserveCapacity(events) }
         frameStart = nextPosition
         frameTime = wallClock()

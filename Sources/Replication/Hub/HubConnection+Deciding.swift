@@ -12,7 +12,7 @@ extension HubConnection {
         var submissions: [Submission] = []
         for push in pushes {
             guard decisions.isEmpty || submissions.count + push.events.count <= WireLimits.pushEventsMax else { break }
-            guard let decision = PushDecision(push.events, from: identity, replica: replica) else {
+            guard let decision = PushDecision(push.events, from: identity, replica: replica, behind: cursorPosition) else {
                 return perform(session.end(Bye(.protocolError, "an event's envelope cannot be read")))
             }
             noteRefused(decision.refusals)

@@ -16,6 +16,8 @@ public final class HubConnection: @unchecked Sendable {
     /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
     var scopeNames: Set<ConversationID>?
     var replica = ReplicaID(high: 0, low: 0)
+    /// The position of the cursor with which the peer came, if that holds and covers all: what it may have sent before is not older. Else 0.
+    var cursorPosition: Position = 0
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before it asks for such a log
     /// through that seq; of 0 any question will do.
     var offered: [LogID: Seq] = [:]

@@ -19,8 +19,8 @@ struct Flight {
     }
 
     /// `false`: there is no room for it.
-    mutating func add(_ entry: OutboxEntry, isFirst: Bool) -> Bool {
-        let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica)
+    mutating func add(_ entry: OutboxEntry, isFirst: Bool, mayStand: MayStand) -> Bool {
+        let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica, mayStand)
         let size = event.envelope.count + event.body.count + 64
         guard events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
         bytes += size
@@ -29,7 +29,9 @@ struct Flight {
     }
 
     /// Gives an entry the next counter of its lane, which was `last(log)`. `false`: there is no room for it.
-    mutating func addFresh(_ entry: OutboxEntry, _ table: OutboxEntries, after last: (LogID) throws -> UInt64) throws -> Bool {
+    mutating func addFresh(
+        _ entry: OutboxEntry, mayStand: MayStand, _ table: OutboxEntries, after last: (LogID) throws -> UInt64
+    ) throws -> Bool {
         var entry = entry
         entry.restsOn = bases.counter(under: entry, of: identity.replica, table)
         let log = entry.event.log
@@ -39,7 +41,7 @@ struct Flight {
         entry.state = .sent
         entry.wasSent = true
         entry.isElsewhere = false
-        guard add(entry, isFirst: true) else { return false }
+        guard add(entry, isFirst: true, mayStand: mayStand) else { return false }
         counters[log] = counter + 1
         fresh.append(entry)
         bases.add(entry)

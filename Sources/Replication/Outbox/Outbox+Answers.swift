@@ -185,6 +185,8 @@ extension Outbox {
             // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
             if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.isRecorded(as: event) {
                 outcome.gone.append(entry)
+            } else {
+                for twin in table.twins(of: event) { outcome.take(twin, .held(as: event)) }
             }
         }
         let known = Set(outcome.gone.map(\.id))
@@ -219,7 +221,7 @@ extension Outbox {
             var doubtful: Set<UInt64> = []
             try forEachEvent(log) { event in
                 guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
-                if event.isErased, !event.event.content.isNamedByEnvelope, !own.contains(event) {
+                if event.isErased, !event.event.isNamedByEnvelope, !own.contains(event) {
                     doubtful.insert(rest[event.origin.hlc]![place].id)
                     return
                 }
@@ -251,16 +253,6 @@ extension Outbox {
         settled.accepted += new
         settled.failed += outcome.failed.count
         return touched
-    }
-}
-
-extension Event.Content {
-    /// Whether the envelope tells this event from all others of its author in its log: it names what is made, or what is done but once.
-    fileprivate var isNamedByEnvelope: Bool {
-        switch self {
-        case .conversationUpdated, .messageEdited, .reactionSet, .preferenceSet, .custom, .unknown: false
-        default: true
-        }
     }
 }
 
@@ -314,7 +306,7 @@ extension OutboxEntry {
     func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
         if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
-        if let former, recorded.origin == Origin(replica: former.replica, counter: former.counter, hlc: origin.hlc), isOffer(of: recorded) { return true }
+        if recorded.origin.hlc == origin.hlc, isOffer(of: recorded) { return true }
         // Out of the user's sight it stands behind this, the last in sight.
         if !isService, case .participantLeft(event.author) = recorded.event.content { return true }
         let isOwn = recorded.event.author == event.author

@@ -11,6 +11,8 @@ final class Outbox {
     private var again: [UInt64] = []
     /// What went for the first time in this session's last flight, as it was before.
     private var lastFlight: [OutboxEntry] = []
+    /// Entries without an id that were made since the last session began, and not sent: nobody can have sent them before.
+    private var newIDs: Set<UInt64> = []
     var identity: ReplicaIdentity
     /// Entries that became the hub's, or failed otherwise than by its answer, and were not told of yet.
     var settled = (accepted: 0, failed: 0)
@@ -61,6 +63,7 @@ final class Outbox {
             new.append(OutboxEntry(id: nextID + UInt64(new.count), event: event, origin: origin, nonce: identity.nonce))
         }
         try replace(new)
+        newIDs.formUnion(new.lazy.filter { !$0.event.isKnownByContent }.map(\.id))
         nextID += UInt64(new.count)
         return new.map { table[$0.id]! }
     }
@@ -238,6 +241,7 @@ final class Outbox {
             table.put(entry)
         }
         lastFlight = []
+        newIDs = []
         sendAgain()
         var bases = Bases()
         try replace(
@@ -289,12 +293,14 @@ final class Outbox {
                 switch held.standing(of: entry, table) {
                 case .waits: if isAgain { waiting.append(entry.id) }
                 case .fails(let entry): rest.orphans.append(entry)
-                case .free where isAgain: isFull = !flight.add(entry, isFirst: false)
+                case .free where isAgain: isFull = !flight.add(entry, isFirst: false, mayStand: entry.mayStand(isNew: false))
                 // Its counter would be greater than that of one behind it: in the next session it would go first.
                 case .free where table.lastSent(in: entry.event.log, of: identity.replica) ?? 0 > entry.id:
                     held.hold(entry)
                     rest.overtaken[entry.event.conversation] = min(rest.overtaken[entry.event.conversation] ?? .max, entry.id)
-                case .free: isFull = try !flight.addFresh(entry, table) { try counter(of: $0) }
+                case .free:
+                    let mayStand = entry.mayStand(isNew: newIDs.contains(entry.id))
+                    isFull = try !flight.addFresh(entry, mayStand: mayStand, table) { try counter(of: $0) }
                 }
             }
             if isFull { break }
@@ -368,6 +374,7 @@ final class Outbox {
         }
         // The last first: the list of what is pending gets shorter from its end.
         for entry in flight.fresh.reversed() { table.put(entry) }
+        if !newIDs.isEmpty { newIDs.subtract(flight.fresh.map(\.id)) }
     }
 
     func counter(of log: LogID) throws -> UInt64 {

@@ -34,6 +34,8 @@ struct OutboxEntries {
 
     private var byID: [UInt64: OutboxEntry] = [:]
     private var byName: [Name: UInt64] = [:]
+    /// By the clocks with which they were made.
+    private var byTime: [HLC: Set<UInt64>] = [:]
     /// Ascending, as are those of each conversation.
     private(set) var pendingIDs: [UInt64] = []
     private var ofConversation: [ConversationID: [UInt64]] = [:]
@@ -63,6 +65,13 @@ struct OutboxEntries {
 
     func entry(_ log: LogID, _ replica: ReplicaID, _ counter: UInt64) -> OutboxEntry? {
         counter == 0 ? nil : byName[Name(log, replica, counter)].flatMap { byID[$0] }
+    }
+
+    /// Those that a log has under whatever origin, as an event of it tells: one that was set back may not know that it has sent them. What a hub knows again
+    /// by what it says is its to judge.
+    func twins(of event: RecordedEvent) -> [OutboxEntry] {
+        if event.isErased || event.event.isKnownByContent { return [] }
+        return byTime[event.origin.hlc, default: []].sorted().map { byID[$0]! }.filter { $0.event == event.event }
     }
 
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
@@ -100,6 +109,11 @@ struct OutboxEntries {
             if let oldName, byName[oldName] == id { byName[oldName] = nil }
             if let newName { byName[newName] = id }
         }
+        if let old, old.origin.hlc != new?.origin.hlc {
+            byTime[old.origin.hlc]!.remove(id)
+            if byTime[old.origin.hlc]!.isEmpty { byTime[old.origin.hlc] = nil }
+        }
+        if let new, new.origin.hlc != old?.origin.hlc { byTime[new.origin.hlc, default: []].insert(id) }
         let wasPending = old?.state == .pending, isPending = new?.state == .pending
         if isPending, !wasPending { Self.insert(id, into: &pendingIDs) }
         if wasPending, !isPending { Self.remove(id, from: &pendingIDs) }

@@ -28,15 +28,8 @@ extension Simulation {
         }
     }
 
-    /// A copy of a device offers what the first one does, and of what was offered before, the origin that it had first is forgotten: who does not see all that
-    /// stands may offer that again (PROTOCOL.md, 13). Two devices may say the same at one tick of their clocks.
-    private func mayRepeat(_ event: Event) -> Bool {
-        let isForgotten = hub.restores > 1
-        let wasRestored = devices.contains { $0.wasRestored }
-        return devices.contains { ($0.user == event.author || $0.isProxy) && ($0.wasRestored || isForgotten) && $0.isScoped }
-            || (wasRestored || isForgotten) && hub.history.everFromJoining.contains(event.conversation)
-            || devices.reduce(0) { $0 + $1.promises.count { $0.event == event } } > 1
-    }
+    /// Two devices may say the same at one tick of their clocks.
+    private func mayRepeat(_ event: Event) -> Bool { devices.reduce(0) { $0 + $1.promises.count { $0.event == event } } > 1 }
 
     /// I1: what a device took from its application is in the hub's log, or visibly failed.
     private func checkPromises(of device: DeviceNode) throws {

@@ -102,6 +102,72 @@ import Testing
         try store.close()
     }
 
+    @Test("I3: what may stand under any origin is looked for by author, content and clock, and is a repeat", arguments: [false, true])
+    func twins(_ isLookedFor: Bool) throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        let index = OriginIndex(store: store)
+        var lastReplica: UInt64 = 10
+        func edit(_ text: String, at time: UInt64 = 1, behind position: Position? = 0, by author: String = "ann") -> Submission {
+            lastReplica += 1
+            var edit = Submission(Event(conversation: conversation(1), author: user(author), content: .messageEdited(message: message(1), text: text)))
+            edit.origin = Origin(replica: ReplicaID(high: 7, low: lastReplica), counter: 1, hlc: HLC(milliseconds: time))
+            edit.isFirstSending = true
+            edit.mayStandBehind = position
+            return edit
+        }
+        func append(_ submissions: [Submission]) throws -> [AppendOutcome] {
+            var submissions = submissions
+            if isLookedFor { _ = try index.recall(&submissions) }
+            return try store.appendBlocking(submissions)
+        }
+        for isArchived in [false, true] {
+            let time: UInt64 = isArchived ? 20 : 10
+            let first = try append([edit("two", at: time)])[0].receipt!
+            if isArchived { try store.flush() }
+            #expect(try append([edit("two", at: time)]) == [.duplicate(first)])
+            #expect(try append([edit("two", at: time, behind: first.position - 1)]) == [.duplicate(first)])
+            // Before the position, of another text or time, or not asked for: another event.
+            for other in [edit("two", at: time, behind: first.position), edit("three", at: time), edit("two", at: time + 1)] {
+                #expect(try append([other])[0].isAccepted)
+            }
+            #expect(try append([edit("two", at: time, by: "bob")])[0].refusal == .notAuthor)
+            #expect(try append([edit("two", at: time, behind: nil)])[0].isAccepted)
+        }
+        // Two in one commit.
+        let both = try append([edit("four"), edit("other", at: 3), edit("four")])
+        #expect(both[0].isAccepted && both[1].isAccepted && both[2] == .duplicate(both[0].receipt!))
+        // Its answer was lost: asked again it is found again, by who looks for it, and is another event's counter to who does not.
+        var again = edit("four")
+        #expect(try append([again]) == [.duplicate(both[0].receipt!)])
+        again.isFirstSending = false
+        #expect(try append([again]) == [.duplicate(both[0].receipt!)])
+        again.mayStandBehind = nil
+        #expect(try append([again])[0].refusal == .originConflict)
+        // Of an erased one nothing can be told.
+        try store.erase(log: .conversation(conversation(1)), seq: both[0].receipt!.seq)
+        #expect(try append([edit("four")])[0].isAccepted)
+        try store.close()
+    }
+
+    @Test("What stands under another origin is looked for only where whoever wrote it took part")
+    func unrecorded() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one"), sent(2, in: 1, "two"), sent(3, in: 1, "three")])
+        let index = OriginIndex(store: store)
+        for (seq, events) in [0: 4, 3: 1, 4: 0] as [Seq: Int] {
+            var edit = Submission(Event(conversation: conversation(1), author: user("ann"), content: .messageEdited(message: message(1), text: "x")))
+            edit.origin = Origin(replica: ReplicaID(high: 7, low: 7), counter: 1, hlc: HLC(milliseconds: 1))
+            edit.mayStandBehind = 0
+            if seq > 0 { edit.isUnrecorded(through: seq) }
+            var submissions = [edit]
+            let effort = try index.recall(&submissions)
+            #expect(effort.events == events, "\(seq)")
+            #expect(submissions[0].twin?.through == 4)
+        }
+        try store.close()
+    }
+
     @Test("The clock is the greatest that was given or adopted, after reopening too")
     func clock() throws {
         var store = try EventStore.open(at: directory.store)

@@ -1,0 +1,190 @@
+import ConversationStore
+import Foundation
+import Testing
+
+@testable import Replication
+
+/// What has no id by which a hub knows a repeat, and may stand there under an origin of which whoever sends it knows nothing.
+@Suite("What may stand there under another origin") struct TwinTests {
+    /// By their kinds: the preference has a log of its own.
+    private func changes(of id: MessageID) -> [Event.Content] {
+        [
+            .conversationUpdated(title: "title", attributes: []), .participantLeft(eve), .messageEdited(message: id, text: "one, edited"),
+            .reactionSet(message: id, emoji: "👍", isOn: true), .preferenceSet(key: "draft", value: "so"), .custom(name: "x", payload: [1]),
+        ]
+    }
+
+    /// What ada wrote of a conversation that is no message, as often as the hub has it, by kinds.
+    private func written(_ world: World, _ chat: ConversationID) throws -> [Event] {
+        var events: [Event] = []
+        try world.hubStore.log.replay { event in
+            if event.event.conversation == chat, event.event.author == ada, event.event.content.kind != .messageSent { events.append(event.event) }
+            return true
+        }
+        return events.sorted { $0.kindNumber < $1.kindNumber }
+    }
+
+    @Test(
+        "A hub that was set back takes an offer; then the device is set back to a copy that had not sent the event",
+        arguments: [Scope.mine, .newest(conversations: 1, messages: 1)], [false, true])
+    func bothSetBack(_ scope: Scope, isGone: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada, eve]), id = MessageID.random()
+            var device = try await world.heal(world.device(ada), scope: scope)
+            try device.append(message("one", in: chat, by: ada, id: id))
+            device = try await world.heal(device, scope: scope)
+            try world.backUpHub()
+            if isGone {
+                // Behind the backup: of the cursor of the copy the hub knows nothing then.
+                _ = try await world.hubStore.append(message("lost", in: chat, by: bob))
+                device = try await world.heal(device, scope: scope)
+            }
+            for content in changes(of: id) { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            let copy = try world.copy(device)
+            // More than a newest part has.
+            for number in 0..<3 { try device.append(message("more \(number)", in: chat, by: ada)) }
+            device = try await world.heal(device, scope: scope)
+            try world.restoreHub()
+            device = try await world.heal(device, scope: scope)
+            let once = try written(world, chat)
+            #expect(once.map(\.content) == changes(of: id))
+            try device.close()
+            device = try await world.heal(world.open(copy, ada), scope: scope)
+            #expect(try written(world, chat) == once)
+            #expect(!device.outbox.contains { !$0.isAccepted })
+            #expect(try device.lostEvents().isEmpty || isGone)
+        }
+    }
+
+    @Test("A hub that was set back takes an offer, and is put forward to before: the device names the origin that it had last")
+    func putForward() async throws {
+        try await withWorld { world in
+            let scope = Scope.newest(conversations: 1, messages: 1)
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada, eve]), id = MessageID.random()
+            var device = try await world.heal(world.device(ada), scope: scope)
+            try world.backUpHub()
+            try FileManager.default.moveItem(atPath: world.directory + "/backup", toPath: world.directory + "/old")
+            try device.append(message("one", in: chat, by: ada, id: id))
+            for content in changes(of: id) { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            for number in 0..<3 { try device.append(message("more \(number)", in: chat, by: ada)) }
+            device = try await world.heal(device, scope: scope)
+            try world.backUpHub()
+            let new = world.directory + "/new"
+            try FileManager.default.moveItem(atPath: world.directory + "/backup", toPath: new)
+            for backup in ["old", "new", "old", "new"] {
+                try EventStore.copy(from: world.directory + "/" + backup, to: world.directory + "/backup")
+                try world.restoreHub()
+                device = try await world.heal(device, scope: scope)
+                // What it holds no longer it cannot offer.
+                let found = try written(world, chat).map(\.content)
+                #expect(backup == "new" ? found == changes(of: id) : found == changes(of: id).filter { found.contains($0) }, "\(backup) \(found)")
+            }
+        }
+    }
+
+    @Test("A hub looks behind the cursor, or everywhere, as it is asked, but not for who took no part")
+    func asking() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let edit = Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [1]))
+            var counter: UInt64 = 0
+            func push(_ event: Event, _ mayStand: MayStand, to peer: RawPeer) async throws -> (seq: Seq, isDuplicate: Bool) {
+                counter += 1
+                let origin = Origin(replica: peer.replica, counter: counter, hlc: HLC(milliseconds: 5))
+                let (envelope, body) = EventCodec.encode(
+                    RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
+                peer.forget()
+                peer.send(.push([PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStand: mayStand)]))
+                try await eventually { peer.answers > 0 }
+                let answer = try #require(peer.accepted.first)
+                return (answer.seq, answer.isDuplicate)
+            }
+            // It has seq and position 2; of the cursors one stands before it.
+            let first = try await RawPeer(world.hub, ada)
+            #expect(try await push(edit, .nowhere, to: first) == (2, false))
+            #expect(try await push(edit, .behindCursor, to: first) == (2, true))
+            first.end()
+            for (position, mayStand, seq) in [
+                (1, .behindCursor, 2), (1, .anywhere, 2), (2, .anywhere, 2), (2, .behindCursor, 3), (2, .nowhere, 4),
+            ] as [(Position, MayStand, Seq)] {
+                let peer = try await RawPeer(world.hub, ada) {
+                    $0.cursor = Cursor(store: world.hub.id, incarnation: world.hub.incarnation, position: position)
+                }
+                #expect(try await push(edit, mayStand, to: peer) == (seq, seq == 2), "\(position) \(mayStand)")
+                peer.end()
+            }
+            // A cursor that does not hold is none.
+            let gone = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hub.id, incarnation: 1, position: 4) }
+            #expect(try await push(edit, .behindCursor, to: gone) == (2, true))
+            gone.end()
+            let stranger = try await RawPeer(world.hub, eve)
+            stranger.spendAllBut(100)
+            counter += 1
+            let (envelope, body) = EventCodec.encode(
+                RecordedEvent(
+                    log: .conversation(chat), seq: 0, position: 0, origin: Origin(replica: stranger.replica, counter: 1, hlc: HLC(milliseconds: 5)),
+                    hlc: HLC(rawValue: 0), event: Event(conversation: chat, author: eve, content: edit.content), targetSeq: nil))
+            stranger.send(.push([PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStand: .anywhere)]))
+            try await eventually { stranger.answers > 0 }
+            #expect(stranger.refused.map(\.code) == ["unknown_conversation"])
+            #expect(await stranger.allowanceLeft() >= 100)
+        }
+    }
+
+    @Test("What was made in a session stands nowhere, what was made before it behind the cursor, and what is sent anew anywhere")
+    func saying() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let side = try SideStore(directory: world.directory, tables: SyncTables.names)
+            defer { side.close() }
+            let outbox = try Outbox(side, identity: ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 1, count: 16)))
+            func add(_ content: Event.Content) throws {
+                _ = try outbox.add([(Event(conversation: chat, author: ada, content: content), HLC(milliseconds: UInt64(outbox.entries.count + 1)))])
+            }
+            func take() throws -> [MayStand] { try outbox.take(bytesMax: .max, eventsMax: .max).events.map(\.mayStand) }
+            let custom = Event.Content.custom(name: "x", payload: [])
+            for content in [custom, message("text", in: chat, by: ada).content, .participantLeft(ada)] { try add(content) }
+            try outbox.beginSession()
+            try add(custom)
+            #expect(try take() == [.behindCursor, .nowhere, .behindCursor, .nowhere])
+            try add(custom)
+            #expect(try take() == [.nowhere])
+            // Sent again, it is older than the session.
+            try outbox.beginSession()
+            #expect(try take() == [.behindCursor, .nowhere, .behindCursor, .behindCursor, .behindCursor])
+            // Refused and tried again, another hub may have taken it.
+            let entry = outbox.entries[4]
+            _ = try outbox.answered(
+                [], [Refused(log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, code: "malformed", detail: "")],
+                newNonce: { [] }, standing: { _ in .awaited })
+            _ = try outbox.retry(nil)
+            #expect(try take() == [.anywhere])
+        }
+    }
+
+    @Test("What comes from the hub and is just what waits here leaves the outbox, whatever its origin; what a hub knows by its id is left to that")
+    func coming() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            var device = try world.device(ada)
+            try await world.sync(device)
+            let events = [Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [1])), message("two", in: chat, by: ada)]
+            try device.append(events)
+            let copy = try world.copy(device)
+            try await world.sync(device)
+            try device.close()
+            device = try world.open(copy, ada)
+            let seqs = try world.hubStore.log.events(in: .conversation(chat)).suffix(2)
+            for var event in seqs {
+                event.origin.replica = ReplicaID(high: 1, low: 1)
+                let touched = try device.state.withLock { try device.confirmed([event], &$0); return $0.outbox.entries.map(\.event) }
+                #expect(touched == [events[1]])
+            }
+            var other = seqs[seqs.startIndex]
+            other.origin.hlc = HLC(milliseconds: 1)
+            try device.append(events[0])
+            try device.state.withLock { try device.confirmed([other], &$0) }
+            #expect(device.outbox.count == 2)
+        }
+    }
+}
