@@ -43,11 +43,6 @@ final class RawPeer: Sendable {
         connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: connection.allowance.left - events)) }
     }
 
-    /// Events that the peer may have read.
-    func allowanceLeft() async -> Int {
-        await withCheckedContinuation { continuation in connection.mailbox.post { [self] in continuation.resume(returning: connection.allowance.left) } }
-    }
-
     /// What it takes of its allowance to answer what is asked about a damaged run.
     func cost(of damaged: DamagedRun) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in

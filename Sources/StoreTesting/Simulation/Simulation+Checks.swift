@@ -76,9 +76,7 @@ extension Simulation {
         let written = device.promises.enumerated().sorted { ($0.element.place ?? $0.offset, $0.offset) < ($1.element.place ?? $1.offset, $1.offset) }
         for promise in written.map(\.element) where !promise.isReleased && !promise.wasRetried {
             switch promise.event.content {
-            case .messageSent: break
-            // An edit has no name by which one that is made twice would be known (PROTOCOL.md, 13).
-            case .messageEdited where !device.wasRestored: break
+            case .messageSent, .messageEdited: break
             default: continue
             }
             guard let event = hub.history.event(like: promise.event) else { continue }
