@@ -176,4 +176,22 @@ import Testing
             #expect(device.outbox.count == 2)
         }
     }
+
+    @Test("A hub that calls something a repeat of such is believed if it is of the same time, author and content; of an erased one the envelope tells")
+    func believing() {
+        let chat = ConversationID.random(), id = MessageID.random(), time = HLC(milliseconds: 7)
+        func entry(_ text: String, by author: UserID = ada) -> OutboxEntry {
+            let event = Event(conversation: chat, author: author, content: .messageEdited(message: id, text: text))
+            return OutboxEntry(id: 1, event: event, origin: Origin(replica: ReplicaID(high: 1, low: 1), counter: 5, hlc: time), nonce: [])
+        }
+        let made = entry("text")
+        func stands(_ entry: OutboxEntry, at hlc: HLC = time, isErased: Bool = false, isRepeat: Bool = true) -> Bool {
+            var recorded = made.recorded
+            (recorded.origin, recorded.isErased) = (Origin(replica: ReplicaID(high: 2, low: 2), counter: 3, hlc: hlc), isErased)
+            return entry.stands(as: recorded, isRepeat: isRepeat, isService: false)
+        }
+        #expect(stands(entry("text")) && stands(entry("text"), isErased: true) && stands(entry("other"), isErased: true))
+        #expect(!stands(entry("text"), isRepeat: false) && !stands(entry("text"), at: HLC(milliseconds: 8)) && !stands(entry("other")))
+        #expect(!stands(entry("text", by: bob)) && !stands(entry("text", by: bob), isErased: true))
+    }
 }
