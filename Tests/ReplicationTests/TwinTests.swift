@@ -82,45 +82,28 @@ import Testing
         }
     }
 
-    @Test("A hub looks behind the cursor, or everywhere, as it is asked")
+    @Test("A hub looks from the position on that it is told")
     func asking() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
             let edit = Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [1]))
-            var counter: UInt64 = 0
-            func push(_ event: Event, _ mayStand: MayStand, to peer: RawPeer) async throws -> (seq: Seq, isDuplicate: Bool) {
-                counter += 1
-                let origin = Origin(replica: peer.replica, counter: counter, hlc: HLC(milliseconds: 5))
+            let peer = try await RawPeer(world.hub, ada)
+            // It has seq and position 2.
+            let asked: [(position: Position, seq: Seq)] = [(0, 2), (1, 2), (2, 2), (3, 3), (3, 3), (0, 4), (.max, 5)]
+            for (counter, (position, seq)) in asked.enumerated() {
+                let origin = Origin(replica: peer.replica, counter: UInt64(counter) + 1, hlc: HLC(milliseconds: 5))
                 let (envelope, body) = EventCodec.encode(
-                    RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
+                    RecordedEvent(log: edit.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: edit, targetSeq: nil))
                 peer.forget()
-                peer.send(.push([PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStand: mayStand)]))
+                peer.send(.push([PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStandFrom: position)]))
                 try await eventually { peer.answers > 0 }
-                let answer = try #require(peer.accepted.first)
-                return (answer.seq, answer.isDuplicate)
+                #expect(peer.accepted.first?.seq == seq, "\(counter)")
             }
-            // It has seq and position 2; of the cursors one stands before it.
-            let first = try await RawPeer(world.hub, ada)
-            #expect(try await push(edit, .nowhere, to: first) == (2, false))
-            #expect(try await push(edit, .behindCursor, to: first) == (2, true))
-            first.end()
-            for (position, mayStand, seq) in [
-                (1, .behindCursor, 2), (1, .anywhere, 2), (2, .anywhere, 2), (2, .behindCursor, 3), (2, .nowhere, 4),
-            ] as [(Position, MayStand, Seq)] {
-                let peer = try await RawPeer(world.hub, ada) {
-                    $0.cursor = Cursor(store: world.hub.id, incarnation: world.hub.incarnation, position: position)
-                }
-                #expect(try await push(edit, mayStand, to: peer) == (seq, seq == 2), "\(position) \(mayStand)")
-                peer.end()
-            }
-            // A cursor that does not hold is none.
-            let gone = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hub.id, incarnation: 1, position: 4) }
-            #expect(try await push(edit, .behindCursor, to: gone) == (2, true))
-            gone.end()
+            peer.end()
         }
     }
 
-    @Test("What was made in a session stands nowhere, what was made before it behind the cursor, and what is sent anew anywhere")
+    @Test("What was made in a session stands nowhere, what was made before it behind a cursor of that time, until it has left")
     func saying() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
@@ -130,24 +113,94 @@ import Testing
             func add(_ content: Event.Content) throws {
                 _ = try outbox.add([(Event(conversation: chat, author: ada, content: content), HLC(milliseconds: UInt64(outbox.entries.count + 1)))])
             }
-            func take() throws -> [MayStand] { try outbox.take(bytesMax: .max, eventsMax: .max).events.map(\.mayStand) }
+            func take() throws -> [Position] { try outbox.take(bytesMax: .max, eventsMax: .max).events.map(\.mayStandFrom) }
+            func answer(_ entry: OutboxEntry, _ code: String) throws {
+                let name = (entry.event.log, entry.origin.replica, entry.origin.counter)
+                _ = try outbox.answered(
+                    [], [Refused(log: name.0, replica: name.1, counter: name.2, code: code, detail: "")], newNonce: { [UInt8](repeating: 2, count: 16) },
+                    standing: { _ in .awaited })
+            }
             let custom = Event.Content.custom(name: "x", payload: [])
+            #expect(outbox.caughtUp(at: 7) && !outbox.caughtUp(at: 7))
             for content in [custom, message("text", in: chat, by: ada).content, .participantLeft(ada)] { try add(content) }
             try outbox.beginSession()
             try add(custom)
-            #expect(try take() == [.behindCursor, .nowhere, .behindCursor, .nowhere])
+            #expect(try take() == [8, 0, 8, 0])
             try add(custom)
-            #expect(try take() == [.nowhere])
-            // Sent again, it is older than the session.
+            #expect(try take() == [0])
+            // What waits for its answer is older than the next session, and stays so though the hub has said since that it has sent all.
+            #expect(!outbox.caughtUp(at: 9))
             try outbox.beginSession()
-            #expect(try take() == [.behindCursor, .nowhere, .behindCursor, .behindCursor, .behindCursor])
-            // Refused and tried again, another hub may have taken it.
-            let entry = outbox.entries[4]
-            _ = try outbox.answered(
-                [], [Refused(log: entry.event.log, replica: entry.origin.replica, counter: entry.origin.counter, code: "malformed", detail: "")],
-                newNonce: { [] }, standing: { _ in .awaited })
+            #expect(try take() == [8, 0, 8, 8, 8])
+            // Refused and tried again, and under another counter.
+            try answer(outbox.entries[4], "malformed")
             _ = try outbox.retry(nil)
-            #expect(try take() == [.anywhere])
+            #expect(try take() == [8] && !outbox.caughtUp(at: 10))
+            try answer(outbox.entries[0], "origin_conflict")
+            try outbox.beginSession()
+            #expect(try take().filter { $0 > 0 } == [8, 8, 8, 8])
+            for entry in outbox.entries where !entry.event.isKnownByContent { try answer(entry, "malformed") }
+            #expect(!outbox.caughtUp(at: 11))
+            _ = try outbox.discard(nil)
+            #expect(outbox.caughtUp(at: 12))
+            try add(custom)
+            #expect(outbox.caughtUp(at: 13))
+            try outbox.beginSession()
+            #expect(try take().last == 14)
+        }
+    }
+
+    @Test("Behind which cursor they were made is kept with the cursor, and forgotten with it") func keeping() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            func position(_ device: Replica) -> Position { device.state.withLock { $0.outbox.position } }
+            var device = try world.device(ada)
+            let path = device.store.log.path
+            try await world.sync(device)
+            #expect(position(device) == 1)
+            try device.append(Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [1])))
+            try await world.sync(device)
+            try device.close()
+            device = try world.open(path, ada)
+            // It may have left behind the end that it was told of.
+            #expect([1, 2].contains(position(device)))
+            try await world.sync(device)
+            #expect(position(device) == 2)
+            try device.save(.conversations([chat]))
+            #expect(position(device) == 0)
+            try device.close()
+            #expect(try position(world.open(path, ada)) == 0)
+        }
+    }
+
+    @Test("What is still unsent when the cursor has passed it by is found all the same") func passedBy() async throws {
+        try await withWorld { world in
+            let scope = Scope.newest(conversations: 1, messages: 1)
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada, eve]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("one", in: chat, by: ada, id: id))
+            try world.backUpHub()
+            for number in 0..<5 { _ = try await world.hubStore.append(message("lost \(number)", in: chat, by: bob)) }
+            var device = try await world.heal(world.device(ada), scope: scope)
+            try device.append(message("mine", in: chat, by: ada))
+            device = try await world.heal(device, scope: scope)
+            for content in changes(of: id) { try device.append(Event(conversation: chat, author: ada, content: content)) }
+            let copy = try world.copy(device)
+            try world.restoreHub()
+            device = try await world.heal(device, scope: scope)
+            let once = try written(world, chat)
+            #expect(once.map(\.content) == changes(of: id))
+            try device.close()
+            for number in 0..<20 { _ = try await world.hubStore.append(message("more \(number)", in: chat, by: bob)) }
+            // It catches up, and begins anew to offer what was lost, before it sends the rest.
+            device = try await world.heal(world.open(copy, ada), scope: scope)
+            #expect(try written(world, chat) == once)
+            // What lies out of its sight is asked for again and again, and gets the same answer.
+            for _ in 0..<3 {
+                let replica = device.state.withLock { $0.outbox.identity.replica }
+                device = try await world.heal(device, scope: scope)
+                #expect(device.state.withLock { $0.outbox.identity.replica } == replica)
+                #expect(try written(world, chat) == once)
+            }
         }
     }
 

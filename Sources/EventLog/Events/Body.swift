@@ -63,13 +63,8 @@ extension Event {
         }
     }
 
-    /// Whether a log that has it knows a repeat of it by what it says, under whatever origin that comes. Who left may have come back since, and leave again.
-    package var isKnownByContent: Bool {
-        switch content {
-        case .participantJoined, .participantLeft: false
-        default: isNamedByEnvelope
-        }
-    }
+    /// Whether a log that has it knows a repeat of it by what it says, under whatever origin that comes.
+    package var isKnownByContent: Bool { content.kind?.isKnownByContent ?? false }
 
     /// Appends the body's canonical bytes.
     package func encodeBody(into out: inout ByteBuffer) {
@@ -275,6 +270,16 @@ extension Event.Content {
         case .preferenceSet: self = .preferenceSet(key: first ?? "", value: second)
         case .custom: self = .custom(name: first ?? "", payload: payload)
         default: throw CodecError(.badField)
+        }
+    }
+}
+
+extension Event.Kind {
+    /// Whether a log knows a repeat of such an event by what it says. Who left may have come back since, and leave again.
+    var isKnownByContent: Bool {
+        switch self {
+        case .conversationUpdated, .participantJoined, .participantLeft, .messageEdited, .reactionSet, .preferenceSet, .custom: false
+        default: true
         }
     }
 }

@@ -1,54 +1,173 @@
-/// What stands in a log under another origin than it is submitted under now.
+/// What makes two events one, whatever their origins: a replica ticks its clock for each that it makes.
 ///
 /// An edit, a reaction or an application's event has no id by which a repeat of it would be known. A device that was restored from a backup, or that offers
 /// what a hub seems to have lost, may send one under a new origin, and know nothing of the older. Its author, its content and the clock with which it was made
 /// stay the same.
+struct TwinKey: Hashable {
+    private let log: LogID
+    private let hlc: HLC
+    private let conversation: ConversationID
+    private let author: UserID
+    private let kind: UInt32
+    private let message: MessageID?
+    private let body: [UInt8]
+    private let newer: NewerFields?
+
+    private init(_ event: Event, _ hlc: HLC, _ newer: NewerFields?) {
+        var bytes = ByteBuffer()
+        // Texts of other bytes are others, even where they look alike.
+        event.encodeBody(into: &bytes)
+        (log, self.hlc, conversation, author) = (event.log, hlc, event.conversation, event.author)
+        (kind, message, body, self.newer) = (event.kindNumber, event.references.message, bytes.array(), newer)
+    }
+
+    /// `nil`: it has no origin, or a log knows it again by what it says.
+    init?(_ submission: borrowing Submission) {
+        guard let origin = submission.origin, !submission.event.isKnownByContent else { return nil }
+        self.init(submission.event, origin.hlc, submission.newer)
+    }
+
+    /// `nil`: a log knows it again by what it says, or its body was erased, and nothing can be told of that.
+    init?(_ recorded: RecordedEvent) {
+        if recorded.isErased || recorded.event.isKnownByContent { return nil }
+        self.init(recorded.event, recorded.origin.hlc, recorded.newer)
+    }
+
+    /// What it takes to read and compare it, in events.
+    fileprivate var cost: Int { 64 + body.count / 64 }
+}
+
+/// What a peer's submissions had a store read of its logs to find them under other origins: so that it is read once.
+///
+/// Bounded: what is more than that is read again.
+package struct TwinMemory: Sendable {
+    fileprivate struct Stamp {
+        var time: UInt64
+        var seq: Seq
+    }
+
+    /// One log's events from a position on that it would not know again by what they say, by their clocks.
+    fileprivate struct Known {
+        var position: Position
+        var through: Seq
+        var stamps: [Stamp] = []
+    }
+
+    fileprivate var logs: [LogID: Known] = [:]
+    private var count = 0
+
+    package static let countMax = 1 << 14
+
+    package init() {}
+
+    /// How many things it remembers.
+    package var footprint: Int { logs.count + count }
+
+    fileprivate mutating func take(_ log: LogID) -> Known? {
+        guard let known = logs.removeValue(forKey: log) else { return nil }
+        count -= known.stamps.count
+        return known
+    }
+
+    fileprivate mutating func put(_ known: Known, of log: LogID) {
+        if logs.count + count + known.stamps.count >= Self.countMax { (logs, count) = ([:], 0) }
+        guard known.stamps.count < Self.countMax else { return }
+        logs[log] = known
+        count += known.stamps.count
+    }
+}
+
 extension EventStore {
     /// Notes in submissions that may stand under other origins what is found of them. Reads no texts but of what has the same clock.
-    func recallTwins(_ submissions: inout [Submission], _ effort: inout Effort) throws {
+    func recallTwins(_ submissions: inout [Submission], _ memory: inout TwinMemory, _ effort: inout Effort) throws {
         let asked = submissions.indices.filter { submissions[$0].mayHaveTwin }
         if asked.isEmpty { return }
         for (log, indices) in Dictionary(grouping: asked, by: { submissions[$0].event.log }) {
             // Before all is read: what comes meanwhile is the writer's.
             let last = try lastVisibleSeq(of: log)
-            let position = indices.map { submissions[$0].mayStandBehind! }.min()!
-            let known = indices.map { submissions[$0].twin?.through ?? 0 }.min()!
-            let first = position == 0 ? 1 : try firstSeq(of: log, after: position)
-            let rest = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
-            func take(_ seq: Seq, _ indices: [Int], _ event: () throws -> RecordedEvent) rethrows {
-                for index in indices where submissions[index].twin?.event == nil && seq > submissions[index].twin?.through ?? 0 {
-                    let event = try event()
-                    if submissions[index].isTwin(event) { submissions[index].twin = Recall(through: last, event: event) }
+            // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
+            let unrecorded = indices.map { submissions[$0].twin?.through ?? 0 }.min()!
+            if unrecorded < last {
+                let position = indices.map { submissions[$0].mayStandBehind! }.min()!
+                let known = try known(of: log, behind: position, from: unrecorded + 1, through: last, &memory, &effort)
+                let byTime = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
+                for (time, indices) in byTime {
+                    try find(indices, among: known.seqs(at: time), &submissions, &effort)
                 }
-            }
-            if let first, first <= last {
-                try forEachVisible(of: log, from: max(first, known + 1), through: last) { run, place in
-                    effort.events += 1
-                    if let indices = rest[run.events[place].originHLC] { try take(run.events[place].seq, indices) { try run.recorded(at: place) } }
-                    return true
-                } inTail: { seq, frame, index in
-                    effort.events += 1
-                    if let indices = rest[try frame.envelope(index).origin.hlc.rawValue] { try take(seq, indices) { try frame.recorded(index) } }
-                    return true
-                }
+                memory.put(known, of: log)
             }
             for index in indices where submissions[index].twin?.event == nil {
                 submissions[index].twin = Recall(through: max(last, submissions[index].twin?.through ?? 0), event: nil)
             }
         }
     }
+
+    /// What a log has behind a position, as remembered and read.
+    private func known(
+        of log: LogID, behind position: Position, from start: Seq, through last: Seq, _ memory: inout TwinMemory, _ effort: inout Effort
+    ) throws -> TwinMemory.Known {
+        var known: TwinMemory.Known
+        if let held = memory.take(log), held.position <= position {
+            known = held
+        } else {
+            // A run's columns are read to find it.
+            if position > 0 { effort.events += 512 }
+            let first = position == 0 ? 1 : try firstSeq(of: log, after: position) ?? last + 1
+            known = TwinMemory.Known(position: position, through: max(first, start) - 1)
+        }
+        guard known.through < last else { return known }
+        let before = known.stamps.count
+        try forEachVisible(of: log, from: known.through + 1, through: last) { run, place in
+            effort.events += 1
+            let item = run.events[place]
+            if !(Event.Kind(rawValue: item.kind)?.isKnownByContent ?? true), !item.isErased {
+                known.stamps.append(TwinMemory.Stamp(time: item.originHLC, seq: item.seq))
+            }
+            return true
+        } inTail: { seq, frame, index in
+            effort.events += 1
+            let envelope = try frame.envelope(index)
+            if !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true) {
+                known.stamps.append(TwinMemory.Stamp(time: envelope.origin.hlc.rawValue, seq: seq))
+            }
+            return true
+        }
+        known.through = last
+        if known.stamps.count > before { known.stamps.sort { ($0.time, $0.seq) < ($1.time, $1.seq) } }
+        return known
+    }
+
+    /// Finds submissions of one clock among events of that: each event is read once, and is what just one of them may be.
+    private func find(_ indices: [Int], among seqs: some Sequence<Seq>, _ submissions: inout [Submission], _ effort: inout Effort) throws {
+        var rest: [TwinKey: [Int]] = [:]
+        for seq in seqs {
+            if rest.isEmpty { rest = Dictionary(grouping: indices) { TwinKey(submissions[$0])! } }
+            guard let event = try event(in: submissions[indices[0]].event.log, at: seq), let key = TwinKey(event) else { continue }
+            effort.events += key.cost
+            for index in rest[key] ?? [] where submissions[index].twin?.event == nil && event.position > submissions[index].mayStandBehind! {
+                submissions[index].twin = Recall(through: seq, event: event)
+            }
+        }
+    }
+}
+
+extension TwinMemory.Known {
+    /// Ascending.
+    fileprivate func seqs(at time: UInt64) -> some Sequence<Seq> {
+        var (low, high) = (0, stamps.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if stamps[middle].time < time { low = middle + 1 } else { high = middle }
+        }
+        return stamps[low...].lazy.prefix { $0.time == time }.map(\.seq)
+    }
 }
 
 extension Submission {
     /// Whether it has to be looked for under other origins: it may stand there, and is not known under one that it names.
     fileprivate var mayHaveTwin: Bool {
-        mayStandBehind != nil && origin != nil && recall?.event == nil && formerRecall?.event == nil && !PlantedBug.forgetTwins.isPlanted
-    }
-
-    /// Whether an event is this one, under whatever origin. Of an erased body nothing can be told.
-    func isTwin(_ recorded: RecordedEvent) -> Bool {
-        guard let mayStandBehind, recorded.position > mayStandBehind, let origin, recorded.origin.hlc == origin.hlc, !recorded.isErased else { return false }
-        return isSame(as: recorded, isOfSameTime: true)
+        mayStandBehind != nil && origin != nil && !event.isKnownByContent && recall?.event == nil && formerRecall?.event == nil
+            && !PlantedBug.forgetTwins.isPlanted
     }
 
     /// Whether an event is the one that was recorded. Of an erased one the envelope and its time tell.

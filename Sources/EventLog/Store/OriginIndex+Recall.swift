@@ -1,9 +1,13 @@
-/// What is known of an event before the writer is asked: whether its origin was recorded among a log's first events.
-struct Recall: Sendable {
+/// What is known of an event before the writer is asked: whether it was recorded among a log's first events, under its origin or another.
+///
+/// A class, as next to no submission has one, and each has room for three.
+final class Recall: Sendable {
     /// All events up to here were looked at.
-    var through: Seq
-    /// The event of this origin; `nil`: none up to there is.
-    var event: RecordedEvent?
+    let through: Seq
+    /// The event; `nil`: none up to there is.
+    let event: RecordedEvent?
+
+    init(through: Seq, event: RecordedEvent?) { (self.through, self.event) = (through, event) }
 }
 
 extension OriginIndex {
@@ -12,6 +16,12 @@ extension OriginIndex {
     ///
     /// - Throws: `EventLogError` with code `damaged` or `closed`.
     package func recall(_ submissions: inout [Submission]) throws -> Effort {
+        var memory = TwinMemory()
+        return try recall(&submissions, &memory)
+    }
+
+    /// - Parameter memory: of whoever submits them.
+    package func recall(_ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
         var effort = Effort()
         try store.noteFresh(&submissions)
         for (log, repeats) in try store.repeats(among: submissions) {
@@ -22,7 +32,7 @@ extension OriginIndex {
                 if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
             }
         }
-        try store.recallTwins(&submissions, &effort)
+        try store.recallTwins(&submissions, &memory, &effort)
         return effort
     }
 }

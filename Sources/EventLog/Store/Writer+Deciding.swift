@@ -98,7 +98,7 @@ extension Writer {
 
     /// Where the event stands under an origin that it had once, or may have.
     private func seqUnderOther(_ submission: borrowing Submission, _ origin: Origin) throws -> Seq? {
-        try seqOfFormer(submission, origin) ?? seqOfTwin(submission, origin)
+        try seqOfFormer(submission, origin) ?? seqOfTwin(submission)
     }
 
     /// Where the event stands under its former origin.
@@ -114,20 +114,44 @@ extension Writer {
         return recorded.seq
     }
 
-    /// Where the event stands under any other origin. Reads what is not known to be none: who lets peers ask looks it up before (`OriginIndex.recall`).
-    private func seqOfTwin(_ submission: borrowing Submission, _ origin: Origin) throws -> Seq? {
-        guard submission.mayStandBehind != nil, !PlantedBug.forgetTwins.isPlanted else { return nil }
+    /// Where the event stands under any other origin. What is not known to be none is read once in a frame: who lets peers ask looks it up before
+    /// (`OriginIndex.recall`).
+    private func seqOfTwin(_ submission: borrowing Submission) throws -> Seq? {
+        guard let position = submission.mayStandBehind, !PlantedBug.forgetTwins.isPlanted, let key = TwinKey(submission) else { return nil }
         if let twin = submission.twin?.event { return twin.seq }
         guard let state = try state(of: submission.event.log) else { return nil }
-        // To read what this frame has so far it must be copied: next to always its clocks tell that it need not be.
-        let end = frameTimes.contains(origin.hlc) ? Position.max : frameStart
-        var seq = (submission.twin?.through ?? 0) + 1
-        while seq <= state.row.seq {
-            if let position = state.position(of: seq), position >= end { return nil }
-            if let event = try event(of: state, at: seq), submission.isTwin(event) { return seq }
-            seq += 1
+        if let found = try twins(in: state, after: submission.twin?.through ?? 0)[key], found.position > position { return found.seq }
+        return frameTwins[key]
+    }
+
+    /// What a log has behind a seq and before the frame that is being built: while the submission was looked for, others came.
+    private func twins(in state: LogState, after seq: Seq) throws -> [TwinKey: Place] {
+        func isEarlier(_ seq: Seq) -> Bool { seq <= state.row.seq && state.position(of: seq).map { $0 < frameStart } ?? true }
+        guard isEarlier(seq + 1) else { return [:] }
+        let log = state.row.id
+        if let known = earlierTwins[log], known.after <= seq { return known.twins }
+        var found: [TwinKey: Place] = [:]
+        var next = seq + 1
+        while isEarlier(next) {
+            if try isWithoutName(next, in: state), let event = try event(of: state, at: next), let key = TwinKey(event), found[key] == nil {
+                found[key] = Place(seq: next, position: event.position)
+            }
+            next += 1
         }
-        return nil
+        earlierTwins[log] = (seq, found)
+        return found
+    }
+
+    private func isWithoutName(_ seq: Seq, in state: LogState) throws -> Bool {
+        guard let envelope = try tailEnvelope(of: seq, in: state) else { return true }
+        return !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true)
+    }
+
+    /// Keeps in mind what a frame has that may come again in it.
+    func noteTwin(_ submission: borrowing Submission, _ seq: Seq) {
+        // What was not sent by a replica has one origin for ever.
+        guard submission.comparesTimes, let key = TwinKey(submission) else { return }
+        frameTwins[key] = seq
     }
 
     /// Whether what is a duplicate of something now may be one of something else later: of all else the content names the one event that it repeats.

@@ -198,7 +198,7 @@ final class Writer {
         case .duplicate(let seq):
             if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
             do {
-                if let known = submission.recall?.event, known.seq == seq {
+                if let known = [submission.recall, submission.formerRecall, submission.twin].lazy.compactMap({ $0?.event }).first(where: { $0.seq == seq }) {
                     return .duplicate(Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true))
                 }
                 return .duplicate(try receipt(of: submission.event.log, seq))
@@ -218,8 +218,8 @@ final class Writer {
                 guard lane < .max else { return .refused(Refusal(.originConflict, "no counter is left")) }
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
-            if submission.mayStandBehind != nil { frameTimes.insert(origin.hlc) }
             let receipt = append(submission.event, submission.newer, target, origin, hlc, state, &frame)
+            noteTwin(submission, receipt.seq)
             return .accepted(receipt)
         }
     }
@@ -294,7 +294,7 @@ final class Writer {
         return nil
     }
 
-    private func tailEnvelope(of seq: Seq, in state: LogState) throws -> Envelope? {
+    func tailEnvelope(of seq: Seq, in state: LogState) throws -> Envelope? {
         guard let position = state.position(of: seq), let (frame, index) = try located(position) else { return nil }
         return try frame.envelope(index)
     }
@@ -305,14 +305,23 @@ final class Writer {
     private var building: TailFrame?
     /// The first position of the frame being built.
     private(set) var frameStart: Position = 1
-    /// The clocks of what it has that may stand under other origins.
-    private(set) var frameTimes: Set<HLC> = []
+    /// What it has that may come again under another origin.
+    var frameTwins: [TwinKey: Seq] = [:]
+    /// The same of what came in the frames before it, as far as it was looked for since.
+    var earlierTwins: [LogID: (after: Seq, twins: [TwinKey: Place])] = [:]
+
+    /// Where an event stands.
+    struct Place {
+        var seq: Seq
+        var position: Position
+    }
 
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
         building = nil
         if !conflicts.isEmpty { conflicts = [] }
-        if !frameTimes.isEmpty { frameTimes = [] }
+        if !frameTwins.isEmpty { frameTwins = [:] }
+        if !earlierTwins.isEmpty { earlierTwins = [:] }
         if collects, collected.capacity < events { collected.reserveCapacity(events) }
         frameStart = nextPosition
         frameTime = wallClock()
@@ -391,6 +400,8 @@ final class Writer {
 
     func restore(_ checkpoint: Checkpoint, _ frame: inout FrameBuilder) {
         building = nil
+        // What was withdrawn stands nowhere. A batch that may be is nobody's who sends anything again.
+        frameTwins = [:]
         hlc = checkpoint.hlc
         nextPosition = checkpoint.nextPosition
         nextNumber = checkpoint.nextNumber

@@ -21,7 +21,6 @@ extension HubConnection {
             }
             // Where the cursor covers a part, what the peer holds beside that is not sent again.
             awaitsHeads = isGone || hello.progress != nil
-            if !awaitsHeads { cursorPosition = hello.cursor?.position ?? 0 }
             let effects = session.welcome(welcome, at: now)
             tellsProgress = hello.takesProgress && !scope.isOfParts
             if !isGone {

@@ -12,7 +12,7 @@ extension HubConnection {
         var submissions: [Submission] = []
         for push in pushes {
             guard decisions.isEmpty || submissions.count + push.events.count <= WireLimits.pushEventsMax else { break }
-            guard let decision = PushDecision(push.events, from: identity, replica: replica, behind: cursorPosition) else {
+            guard let decision = PushDecision(push.events, from: identity, replica: replica) else {
                 return perform(session.end(Bye(.protocolError, "an event's envelope cannot be read")))
             }
             noteRefused(decision.refusals)
@@ -34,7 +34,7 @@ extension HubConnection {
                 }
                 submissions[index].isUnrecorded(through: seq)
             }
-            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions)) }
+            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions, &twins)) }
         } catch {
             return guarded { throw error }
         }

@@ -16,8 +16,8 @@ public final class HubConnection: @unchecked Sendable {
     /// The conversations that `scope` names: as many as fit into a HELLO, and asked for with each event.
     var scopeNames: Set<ConversationID>?
     var replica = ReplicaID(high: 0, low: 0)
-    /// The position of the cursor with which the peer came, if that holds and covers all: what it may have sent before is not older. Else 0.
-    var cursorPosition: Position = 0
+    /// What was read to find what the peer pushes under other origins.
+    var twins = TwinMemory()
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before it asks for such a log
     /// through that seq; of 0 any question will do.
     var offered: [LogID: Seq] = [:]
@@ -106,7 +106,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + left.count + filled.count
+            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + left.count + filled.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
@@ -230,6 +230,7 @@ public final class HubConnection: @unchecked Sendable {
         hub.left(self, session.who)
         feed = Feed()
         pushes = []
+        twins = TwinMemory()
         questions = []
         screen = []
         (left, filled) = ([], [])

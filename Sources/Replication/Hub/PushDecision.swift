@@ -12,9 +12,7 @@ struct PushDecision {
     private var places: [Place] = []
 
     /// `nil`: of one of the events it cannot be said whose it is, so that it could not be answered.
-    ///
-    /// - Parameter cursor: the position of the peer's cursor; 0: it has none.
-    init?(_ events: [PushedEvent], from identity: Identity, replica: ReplicaID, behind cursor: Position) {
+    init?(_ events: [PushedEvent], from identity: Identity, replica: ReplicaID) {
         for pushed in events {
             guard let recorded = try? EventCodec.decode(envelope: pushed.envelope, body: pushed.body) else {
                 // Whose it is can still be told, so that the replica's outbox goes on.
@@ -31,14 +29,7 @@ struct PushDecision {
             submission.isFirstSending = pushed.isFirstSending
             submission.restsOn = pushed.restsOn
             submission.former = pushed.former
-            if !recorded.event.isKnownByContent {
-                submission.mayStandBehind =
-                    switch pushed.mayStand {
-                    case .nowhere: nil
-                    case .behindCursor: cursor
-                    case .anywhere: 0
-                    }
-            }
+            submission.mayStandBehind = pushed.mayStandFrom == 0 ? nil : pushed.mayStandFrom - 1
             submission.comparesChunks = true
             submission.comparesTimes = true
             submission.followsConflicts = true

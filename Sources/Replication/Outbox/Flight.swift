@@ -19,8 +19,8 @@ struct Flight {
     }
 
     /// `false`: there is no room for it.
-    mutating func add(_ entry: OutboxEntry, isFirst: Bool, mayStand: MayStand) -> Bool {
-        let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica, mayStand)
+    mutating func add(_ entry: OutboxEntry, isFirst: Bool, mayStandBehind position: Position?) -> Bool {
+        let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica, mayStandBehind: position)
         let size = event.envelope.count + event.body.count + 64
         guard events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
         bytes += size
@@ -30,7 +30,7 @@ struct Flight {
 
     /// Gives an entry the next counter of its lane, which was `last(log)`. `false`: there is no room for it.
     mutating func addFresh(
-        _ entry: OutboxEntry, mayStand: MayStand, _ table: OutboxEntries, after last: (LogID) throws -> UInt64
+        _ entry: OutboxEntry, mayStandBehind position: Position?, _ table: OutboxEntries, after last: (LogID) throws -> UInt64
     ) throws -> Bool {
         var entry = entry
         entry.restsOn = bases.counter(under: entry, of: identity.replica, table)
@@ -41,7 +41,7 @@ struct Flight {
         entry.state = .sent
         entry.wasSent = true
         entry.isElsewhere = false
-        guard add(entry, isFirst: true, mayStand: mayStand) else { return false }
+        guard add(entry, isFirst: true, mayStandBehind: position) else { return false }
         counters[log] = counter + 1
         fresh.append(entry)
         bases.add(entry)

@@ -179,17 +179,17 @@ extension Outbox {
     func confirmed(_ events: [RecordedEvent], standing: (OutboxEntry) throws -> Standing) throws -> Set<ConversationID> {
         if isEmpty { return [] }
         var outcome = Outcome()
-        var logs: Set<LogID> = []
+        var logs: Set<LogID> = [], known: Set<UInt64> = []
         for event in events {
             logs.insert(event.log)
             // A replica that was set back gave a counter out twice: what comes under it may be the other event, of its lost life.
             if let entry = table.entry(event.log, event.origin.replica, event.origin.counter), entry.isRecorded(as: event) {
-                outcome.gone.append(entry)
-            } else {
-                for twin in table.twins(of: event) { outcome.take(twin, .held(as: event)) }
+                if known.insert(entry.id).inserted { outcome.gone.append(entry) }
+            } else if let twin = table.twins(of: event).first(where: { !known.contains($0.id) && !isNew($0.id) }) {
+                known.insert(twin.id)
+                outcome.take(twin, .held(as: event))
             }
         }
-        let known = Set(outcome.gone.map(\.id))
         return try settle(logs.flatMap { table.accepted(in: $0) }.filter { !known.contains($0.id) }, with: outcome, standing)
     }
 

@@ -34,8 +34,8 @@ struct OutboxEntries {
 
     private var byID: [UInt64: OutboxEntry] = [:]
     private var byName: [Name: UInt64] = [:]
-    /// By the clocks with which they were made.
-    private var byTime: [HLC: Set<UInt64>] = [:]
+    /// Those that a hub does not know again by what they say, by the clocks with which they were made.
+    private var byTime: [HLC: [UInt64]] = [:]
     /// Ascending, as are those of each conversation.
     private(set) var pendingIDs: [UInt64] = []
     private var ofConversation: [ConversationID: [UInt64]] = [:]
@@ -71,7 +71,7 @@ struct OutboxEntries {
     /// by what it says is its to judge.
     func twins(of event: RecordedEvent) -> [OutboxEntry] {
         if event.isErased || event.event.isKnownByContent { return [] }
-        return byTime[event.origin.hlc, default: []].sorted().map { byID[$0]! }.filter { $0.event == event.event }
+        return (byTime[event.origin.hlc] ?? []).map { byID[$0]! }.filter { $0.event == event.event }
     }
 
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
@@ -109,11 +109,14 @@ struct OutboxEntries {
             if let oldName, byName[oldName] == id { byName[oldName] = nil }
             if let newName { byName[newName] = id }
         }
-        if let old, old.origin.hlc != new?.origin.hlc {
-            byTime[old.origin.hlc]!.remove(id)
-            if byTime[old.origin.hlc]!.isEmpty { byTime[old.origin.hlc] = nil }
+        let oldTime = old.flatMap { Self.time($0) }, newTime = new.flatMap { Self.time($0) }
+        if oldTime != newTime {
+            if let oldTime {
+                Self.remove(id, from: &byTime[oldTime]!)
+                if byTime[oldTime]!.isEmpty { byTime[oldTime] = nil }
+            }
+            if let newTime { Self.insert(id, into: &byTime[newTime, default: []]) }
         }
-        if let new, new.origin.hlc != old?.origin.hlc { byTime[new.origin.hlc, default: []].insert(id) }
         let wasPending = old?.state == .pending, isPending = new?.state == .pending
         if isPending, !wasPending { Self.insert(id, into: &pendingIDs) }
         if wasPending, !isPending { Self.remove(id, from: &pendingIDs) }
@@ -135,6 +138,8 @@ struct OutboxEntries {
             if troubles[conversation] == 0 { troubles[conversation] = nil }
         }
     }
+
+    private static func time(_ entry: OutboxEntry) -> HLC? { entry.event.isKnownByContent ? nil : entry.origin.hlc }
 
     /// The place of an id in an ascending list; nearly always it is the first or behind the last.
     private static func place(of id: UInt64, in ids: [UInt64]) -> Int {

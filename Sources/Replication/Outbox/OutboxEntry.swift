@@ -139,20 +139,12 @@ extension OutboxEntry {
         RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil)
     }
 
-    func pushed(isFirstSending: Bool, sessionReplica: ReplicaID, _ mayStand: MayStand = .nowhere) -> PushedEvent {
+    /// - Parameter position: behind which the hub may have it under another origin.
+    func pushed(isFirstSending: Bool, sessionReplica: ReplicaID, mayStandBehind position: Position? = nil) -> PushedEvent {
         let (envelope, body) = EventCodec.encode(recorded)
         return PushedEvent(
             envelope: envelope, body: body, isFirstSending: isFirstSending, nonce: origin.replica == sessionReplica ? [] : nonce, restsOn: restsOn,
-            former: PlantedBug.repeatOffers.isPlanted ? nil : former, mayStand: mayStand)
-    }
-
-    /// Where the hub may have it under another origin.
-    ///
-    /// - Parameter isNew: whether it was made since the session began.
-    func mayStand(isNew: Bool) -> MayStand {
-        if event.isKnownByContent || PlantedBug.repeatOffers.isPlanted { return .nowhere }
-        if former != nil || state == .pending && wasSent { return .anywhere }
-        return isNew ? .nowhere : .behindCursor
+            former: PlantedBug.repeatOffers.isPlanted ? nil : former, mayStandFrom: position.map { $0 + 1 } ?? 0)
     }
 
     /// What a hub would say of it if that were missing on which it rests.

@@ -142,6 +142,7 @@ extension Replica {
         defer { if hadHealed { saveCursor() } }
         return try state.withLock { state in
             let mustReopen = try endComparing(&state)
+            if state.outbox.caughtUp(at: cursor.position) { state.isCursorSaved = false }
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
             state.cursor = cursor

@@ -52,6 +52,7 @@ public final class Replica: Sendable {
         /// Nothing vouches any more for what is held.
         mutating func forgetCursor() {
             cursor = nil
+            outbox.position = 0
             formerlyCovered = covered ?? formerlyCovered
             (part, newest, covered) = (nil, nil, nil)
             damaged.forgetHealed()
@@ -155,7 +156,7 @@ public final class Replica: Sendable {
     /// What the side store says of the replica.
     private struct Facts {
         let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, newest: [UInt8]?, scope: [UInt8]?
-        let place: Position
+        let place: Position, outboxPosition: Position
         let isService: Bool
 
         init(_ transaction: borrowing SideStore.Reading) throws {
@@ -166,6 +167,7 @@ public final class Replica: Sendable {
             newest = try transaction.get(SyncTables.state, ReplicaState.Key.newest)
             scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
             place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            outboxPosition = try transaction.get(SyncTables.state, ReplicaState.Key.outboxPosition)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             isService = try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
         }
     }
@@ -214,6 +216,7 @@ public final class Replica: Sendable {
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         let newest = try facts.newest.map { try ReplicaState.heldEvent($0) }
+        outbox.position = cursor == nil ? 0 : facts.outboxPosition
         return State(
             outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity),
             cursor: cursor, part: part,
@@ -436,6 +439,8 @@ public final class Replica: Sendable {
                 try state.damaged.keepHealed(&transaction)
                 if let cursor = state.cursor {
                     try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
+                    let position = withUnsafeBytes(of: state.outbox.position.bigEndian) { Array($0) }
+                    try transaction.put(SyncTables.state, ReplicaState.Key.outboxPosition, position)
                     if let covered = state.covered { try transaction.put(SyncTables.state, ReplicaState.Key.newest, ReplicaState.encode(covered)) }
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
                 } else if let part = state.part {

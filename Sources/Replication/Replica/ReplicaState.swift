@@ -22,6 +22,8 @@ enum ReplicaState {
         /// Beside it, the newest event by the hub's clock that has come: what happened while it was sent may lie before `place`, and the cursor in it is older.
         /// Beside a cursor the newest that this covers.
         static let newest = Array("newest".utf8)
+        /// The hub's position behind which it may have what waits in the outbox, beside a cursor.
+        static let outboxPosition = Array("outbox-position".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
@@ -102,6 +104,7 @@ enum ReplicaState {
     /// Nothing vouches any more for what is held.
     static func forgetCursor(_ transaction: inout SideStore.Writing) throws {
         try transaction.delete(SyncTables.state, Key.cursor)
+        try transaction.delete(SyncTables.state, Key.outboxPosition)
         try transaction.delete(SyncTables.state, Key.progress)
         try transaction.delete(SyncTables.state, Key.newest)
         try transaction.delete(SyncTables.state, Key.healed)

@@ -151,18 +151,8 @@ package struct PushedEvent: Hashable, Sendable {
     package var restsOn: UInt64 = 0
     /// Under which it was recorded by a hub that has lost it, as it seems.
     package var former: FormerOrigin?
-    /// Where the hub may have it under another origin.
-    package var mayStand = MayStand.nowhere
-}
-
-/// Where a hub may have an event of which a replica does not know that it has sent it.
-package enum MayStand: UInt64, Hashable, Sendable {
-    /// It was made in this session.
-    case nowhere
-    /// Behind the cursor of HELLO: of a replica that was restored from a backup the lost life may have sent it.
-    case behindCursor
-    /// It was recorded before, or a counter of its replica turned out to be another event's.
-    case anywhere
+    /// The first of the hub's positions at which it may have the event under another origin; 0: nowhere.
+    package var mayStandFrom: Position = 0
 }
 
 package struct Accepted: Hashable, Sendable {

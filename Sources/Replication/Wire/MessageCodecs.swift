@@ -179,7 +179,7 @@ extension PushedEvent {
             out.put(bytes: 6, former.replica.bytes)
             out.put(number: 7, former.counter)
         }
-        out.put(number: 8, mayStand.rawValue)
+        out.put(number: 8, mayStandFrom)
     }
 
     init(_ fields: Fields) throws {
@@ -189,8 +189,7 @@ extension PushedEvent {
         nonce = fields.bytes(4)
         restsOn = fields.number(5)
         former = fields.has(6) || fields.has(7) ? FormerOrigin(replica: try fields.identifier(6), counter: fields.number(7)) : nil
-        // What a newer version says is no less.
-        mayStand = MayStand(rawValue: fields.number(8)) ?? .anywhere
+        mayStandFrom = fields.number(8)
         guard nonce.isEmpty || nonce.count == 16 else { throw CodecError(.badValue) }
     }
 }

@@ -134,9 +134,20 @@ import Testing
             #expect(try append([edit("two", at: time, by: "bob")])[0].refusal == .notAuthor)
             #expect(try append([edit("two", at: time, behind: nil)])[0].isAccepted)
         }
-        // Two in one commit.
-        let both = try append([edit("four"), edit("other", at: 3), edit("four")])
-        #expect(both[0].isAccepted && both[1].isAccepted && both[2] == .duplicate(both[0].receipt!))
+        // Two in one commit; the first may be of a device that has just made it.
+        func pushed(_ submission: Submission) -> Submission {
+            var pushed = submission
+            pushed.comparesTimes = true
+            return pushed
+        }
+        let both = try append([pushed(edit("four", behind: nil)), edit("other", at: 3), edit("four"), edit("four", at: 4)])
+        #expect(both[0].isAccepted && both[1].isAccepted && both[2] == .duplicate(both[0].receipt!) && both[3].isAccepted)
+        // Another came while it was looked for.
+        var late = [edit("five"), edit("six"), edit("five", behind: both[3].receipt!.position + 1)]
+        if isLookedFor { _ = try index.recall(&late) }
+        let between = try append([edit("five")])[0].receipt!
+        let lateOutcomes = try store.appendBlocking(late)
+        #expect(lateOutcomes[0] == .duplicate(between) && lateOutcomes[1].isAccepted && lateOutcomes[2].isAccepted)
         // Its answer was lost: asked again it is found again, by who looks for it, and is another event's counter to who does not.
         var again = edit("four")
         #expect(try append([again]) == [.duplicate(both[0].receipt!)])
@@ -147,6 +158,45 @@ import Testing
         // Of an erased one nothing can be told.
         try store.erase(log: .conversation(conversation(1)), seq: both[0].receipt!.seq)
         #expect(try append([edit("four")])[0].isAccepted)
+        try store.close()
+    }
+
+    @Test("What a log has of one clock is read once for all that may be it, and paid for; the rest but once for each who asks")
+    func costs() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), sent(1, in: 1, "one")])
+        func edit(_ replica: UInt64, _ number: Int, at time: UInt64) -> Submission {
+            let content = Event.Content.custom(name: "x", payload: [UInt8(number % 250), UInt8(number / 250)])
+            var edit = Submission(Event(conversation: conversation(1), author: user("ann"), content: content))
+            edit.origin = Origin(replica: ReplicaID(high: 7, low: replica), counter: UInt64(number) + 1, hlc: HLC(milliseconds: time))
+            edit.mayStandBehind = 0
+            edit.comparesTimes = true
+            return edit
+        }
+        let index = OriginIndex(store: store)
+        let first = try store.appendBlocking((0..<500).map { edit(1, $0, at: 9) })
+        #expect(first.allSatisfy { $0.isAccepted })
+        for isArchived in [false, true] {
+            if isArchived { try store.flush() }
+            var again = (0..<500).map { edit(isArchived ? 3 : 2, $0, at: 9) }
+            var memory = TwinMemory()
+            let effort = try index.recall(&again, &memory)
+            #expect(effort.events == 502 + 500 * 64)
+            #expect(try store.appendBlocking(again).map(\.receipt?.seq) == first.map(\.receipt?.seq))
+            // Read before.
+            var other = [edit(4, 1, at: 10)]
+            #expect(try index.recall(&other, &memory).events == 0)
+            #expect(other[0].twin?.event == nil && other[0].twin?.through == 502 && memory.footprint == 501)
+        }
+        // More than is remembered.
+        let many = try store.appendBlocking((0..<TwinMemory.countMax).map { edit(5, $0 % 60_000, at: UInt64($0) + 100) })
+        #expect(many.allSatisfy { $0.isAccepted })
+        var memory = TwinMemory()
+        for _ in 0..<2 {
+            var last = [edit(6, TwinMemory.countMax - 1, at: UInt64(TwinMemory.countMax) + 99)]
+            #expect(try index.recall(&last, &memory).events == 502 + TwinMemory.countMax + 64)
+            #expect(memory.footprint == 0 && last[0].twin?.event?.seq == 502 + Seq(TwinMemory.countMax))
+        }
         try store.close()
     }
 

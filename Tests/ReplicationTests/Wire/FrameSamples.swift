@@ -42,9 +42,9 @@ enum FrameSamples {
         return PushedEvent(envelope: envelope, body: body, isFirstSending: isFirst, nonce: nonce, restsOn: restsOn, former: former)
     }
 
-    static func maybe(_ counter: UInt64, _ mayStand: MayStand) -> PushedEvent {
+    static func maybe(_ counter: UInt64, _ position: Position) -> PushedEvent {
         var event = pushed("a", counter: counter)
-        event.mayStand = mayStand
+        event.mayStandFrom = position
         return event
     }
 
@@ -79,7 +79,7 @@ enum FrameSamples {
             ("PUSH of nothing", .push([])), ("PUSH of two", .push([pushed("a", counter: 1), pushed("", counter: 2, isFirst: false, nonce: nonce)])),
             ("PUSH of two, the second on the first", .push([pushed("a", counter: 300), pushed("b", counter: 301, restsOn: 300)])),
             ("PUSH of what a hub lost", .push([pushed("a", counter: 300, former: FormerOrigin(replica: replica, counter: 70))])),
-            ("PUSH of what may stand there", .push([maybe(301, .behindCursor), maybe(302, .anywhere)])),
+            ("PUSH of what may stand there", .push([maybe(301, 1), maybe(302, 123_456), maybe(303, .max)])),
             ("PUSH of an event without bytes", .push([PushedEvent(envelope: [], body: [], isFirstSending: false)])),
             ("ACCEPTED", .accepted([accepted, duplicate])), ("ACCEPTED of nothing", .accepted([])), ("REFUSED", .refused([refused])),
             ("REFUSED with all that it may say", .refused([long])), ("SEGMENT", .segment(SegmentFrame(run: [UInt8](0..<200), logs: [note]))),

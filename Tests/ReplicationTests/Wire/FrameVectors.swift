@@ -253,7 +253,7 @@ extension PushedEvent {
             ("envelope", .of(envelope)), ("body", .of(body)), ("is_first_sending", .flag(isFirstSending)), ("nonce", .of(nonce)),
             ("rests_on", .number(restsOn)),
             ("former_replica", .of(former?.replica.bytes ?? [])), ("former_counter", .number(former?.counter ?? 0)),
-            ("may_stand", .number(mayStand.rawValue)))
+            ("may_stand_from", .number(mayStandFrom)))
     }
 }
 
