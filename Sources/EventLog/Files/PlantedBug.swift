@@ -50,6 +50,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case repeatOffers
     /// A hub does not look for what stands there under another origin.
     case forgetTwins
+    /// Where the hub may have what a replica has not sent yet, as far as it knows, moves on with the replica's cursor.
+    case passOutbox
     /// A hub answers what was asked behind a page before it sends that.
     case overtakePage
     /// A newest part that a hub shows anew takes the place of what was shown, wherever it begins.

@@ -281,7 +281,10 @@ final class DeviceNode: @unchecked Sendable {
         }
     }
 
-    func cut() { link?.cut() }
+    func cut() {
+        guard world.random.chance(0.2) else { link?.cut(); return }
+        link?.silence(to: world.random.chance(0.7) ? .hub : .device)
+    }
 
     func tick() { if let connection { enter { _ in connection.tick() } } }
 }

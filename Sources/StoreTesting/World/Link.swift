@@ -1,6 +1,7 @@
 /// A connection between two ends: whole messages, in order each way, delayed; it may be cut at any moment.
 ///
-/// A cut in the middle of a message loses it, or loses only its answer. The ends learn of the cut at different times, long after perhaps.
+/// A cut in the middle of a message loses it, or loses only its answer. The ends learn of the cut at different times, long after perhaps. One way may be gone
+/// while the other goes on: what was sent is lost, and what is said meanwhile comes.
 ///
 /// `@unchecked Sendable`: a world has one thread.
 package final class Link: @unchecked Sendable {
@@ -57,12 +58,20 @@ package final class Link: @unchecked Sendable {
         }
     }
 
+    /// From now on nothing that is sent to an end arrives, but for a first part of what is under way, and nobody learns of that.
+    package func silence(to end: End) { spare(some: end.rawValue) }
+
+    private func spare(some place: Int) {
+        let spared = world.random.below(ways[place].underWay + 1)
+        ways[place].spared = min(spared, ways[place].spared ?? spared)
+    }
+
     /// The connection breaks. Of what is under way a first part arrives, which may be none or all of it.
     package func cut() {
         if isCut { return }
         isCut = true
         for place in ways.indices {
-            ways[place].spared = world.random.below(ways[place].underWay + 1)
+            spare(some: place)
             // One end may believe in the connection long after the other has made a new one.
             let notice =
                 max(ways[place].lastArrival, world.now) - world.now
