@@ -5,7 +5,7 @@ internal import Replication
 ///
 /// `@unchecked Sendable`: a simulation has one thread.
 final class DeviceNode: @unchecked Sendable {
-    private struct Copy {
+    struct Copy {
         var directory: String
         var promises: Int
         /// It was damaged, and may not be healed yet.
@@ -174,17 +174,21 @@ final class DeviceNode: @unchecked Sendable {
         fall()
     }
 
-    func copy() {
-        guard replica != nil, copies.count < 3 else { return }
+    /// - Returns: whether it has another copy now.
+    @discardableResult
+    func copy() -> Bool {
+        guard replica != nil, copies.count < 3 else { return false }
         let copy = directory + "-copy-\(copies.count)"
         MemoryDirectory.copy(path, to: copy)
         copies.append(Copy(directory: copy, promises: promises.count, mayVanish: observation.mayVanish))
         world.log("\(name): copied")
+        return true
     }
 
     /// An earlier copy takes the store's place: what was made since and not sent is lost with it.
-    func restore() {
-        guard replica != nil, let copy = copies.isEmpty ? nil : world.random.element(copies) else { return }
+    func restore(_ choose: ([Copy]) -> Copy) {
+        guard replica != nil, !copies.isEmpty else { return }
+        let copy = choose(copies)
         world.log("\(name): restored from a copy")
         fall(keeping: .nothing)
         MemoryDirectory.remove(path)

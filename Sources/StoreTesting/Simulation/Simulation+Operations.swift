@@ -8,7 +8,7 @@ extension Simulation {
         case retry, discard, editPending
         case crash, crashLater, restart, copy, restore, replace, decay, fill, fail, flush, rebuild, erase, rescope, fetch
         case hubCrash, hubCrashLater, hubRestart, hubBackUp, hubRestore, hubFlush, hubRebuild, hubErase, hubSign
-        case cut, cutAll, partition, rejoin, setClock, setHubClock, renew
+        case cut, cutAll, partition, rejoin, setClock, setHubClock, renew, setBackBoth
     }
 
     func operate(isEarly: Bool) {
@@ -29,6 +29,7 @@ extension Simulation {
                 (1, .hubCrash), (2, .hubCrashLater), (1, .hubRestart), (2, .hubBackUp), (1, .hubRestore), (3, .hubFlush), (1, .hubRebuild), (2, .hubErase),
                 (12, .hubSign),
                 (8, .cut), (1, .cutAll), (3, .partition), (6, .rejoin), (2, .setClock), (1, .setHubClock), (2, .renew),
+                (1, .setBackBoth),
             ])
         world.log("\(device.name): \(operation)")
         switch operation {
@@ -52,7 +53,7 @@ extension Simulation {
         case .crashLater: device.disk.crash(atCall: 1 + world.random.below(60), keeping: keeping())
         case .restart: device.restart()
         case .copy: device.copy()
-        case .restore: device.restore()
+        case .restore: device.restore { world.random.element($0) }
         case .replace: device.replace()
         case .decay: device.decay()
         case .fill:
@@ -85,6 +86,7 @@ extension Simulation {
             device.isPartitioned = true
             device.cut()
             world.after(world.random.within(1000...60_000)) { device.isPartitioned = false }
+        case .setBackBoth: setBackBoth(device)
         case .rejoin: for device in devices { device.isPartitioned = false }
         case .setClock: device.clock.set(skew: skew())
         case .setHubClock: hub.clock.set(skew: skew())
@@ -100,6 +102,37 @@ extension Simulation {
         hub.sign()
         hub.cutAll()
         world.after(world.random.within(2000...30_000)) { [self] in if !isHealing { hub.restore { $0.last! } } }
+    }
+
+    /// A device writes what has no id, out of reach, and is copied; it sends that, and a hub that was set back takes it anew; then it is set back too, to where
+    /// it had not sent it, and its line may break before it does.
+    private func setBackBoth(_ device: DeviceNode) {
+        if device.isFollower, !device.isProxy { return }
+        hub.backUp()
+        device.isPartitioned = true
+        device.fall(keeping: .everything)
+        world.after(5000) { [self] in
+            if isHealing { return }
+            for _ in 0...world.random.below(3) {
+                let operation = world.random.element([Operation.edit, .react, .title, .prefer, .join, .leave, .custom])
+                device.enter { replica in
+                    let events = try events(operation, device, replica)
+                    if !events.isEmpty { try device.take(events, replica) }
+                }
+            }
+            guard device.copy() else { return }
+            device.isPartitioned = false
+            world.after(world.random.within(2000...20_000)) { [self] in
+                if isHealing { return }
+                hub.restore { $0.last! }
+                world.after(world.random.within(5000...30_000)) { [self] in
+                    if isHealing { return }
+                    device.restore { $0.last! }
+                    if device.isScoped, world.random.chance(0.5) { device.ask(for: scope(for: device)) }
+                    for _ in 0..<world.random.below(4) { world.after(world.random.within(100...5000)) { device.cut() } }
+                }
+            }
+        }
     }
 
     /// Something that a device may ask for.
