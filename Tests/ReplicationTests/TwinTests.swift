@@ -247,4 +247,68 @@ import Testing
         #expect(!stands(entry("text"), isRepeat: false) && !stands(entry("text"), at: HLC(milliseconds: 8)) && !stands(entry("other")))
         #expect(!stands(entry("text", by: bob)) && !stands(entry("text", by: bob), isErased: true))
     }
+
+    @Test("Nothing that is said again, by another process and with a clock that is behind, has the time of what was said before", arguments: [false, true])
+    func times(_ isCopied: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            world.hubStore.log.advanceClock(by: 3_600_000 << 16)
+            let id = try await world.hubStore.send("an hour ahead", to: chat, from: bob)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            func react(_ isOn: Bool, with device: Replica) throws {
+                try device.append(Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: isOn)))
+            }
+            let copy = try world.copy(device)
+            for number in 0..<4 {
+                let path = isCopied && number == 2 ? copy : device.store.log.path
+                // Of a copy only chance keeps the times apart: 1 in 32,768 is the same.
+                if number == 2 { try await world.sync(device) }
+                try device.close()
+                device = try world.open(path, ada)
+                try react(number % 2 == 0, with: device)
+            }
+            device = try await world.heal(device)
+            let found = try world.hubStore.log.events(in: .conversation(chat)).filter { $0.event.author == ada }
+            #expect(found.count == 4 && Set(found.map(\.origin.hlc)).count == 4)
+            #expect(device.outbox.isEmpty)
+        }
+    }
+
+    @Test("A time far in the future was a wrong clock's: it is not gone on from") func wrongClock() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            var device = try world.device(ada)
+            let path = device.store.log.path
+            try await world.sync(device)
+            func add(at hlc: HLC) throws {
+                _ = try device.state.withLock { try $0.outbox.add([(Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [])), hlc)]) }
+            }
+            let now = device.options.execution.now().wallMilliseconds
+            for (lead, isKept) in [(1_800_000, true), (7_200_000, false)] as [(UInt64, Bool)] {
+                try add(at: HLC(milliseconds: now + lead))
+                try device.close()
+                device = try world.open(path, ada)
+                let next = try device.append(Event(conversation: chat, author: ada, content: .custom(name: "x", payload: []))).origin.hlc
+                #expect((next > HLC(milliseconds: now + 1_800_000)) == isKept && next < HLC(milliseconds: now + 3_600_000))
+                _ = try device.discard(Set(device.outbox.map(\.id)))
+            }
+        }
+    }
+
+    @Test("HELLO says nothing of where the outbox may stand without the cursor with which that goes")
+    func otherScope() async throws {
+        try await withWorld { world in
+            let device = try world.device(ada)
+            let chat = ConversationID.random()
+            _ = try await world.hubStore.createConversation(.group, author: bob, participants: [eve])
+            try await world.sync(device)
+            for content in [Event.Content.conversationCreated(kind: .group, title: "", participants: []), .custom(name: "x", payload: [1])] {
+                try device.append(Event(conversation: chat, author: ada, content: content))
+            }
+            #expect(try device.hello(token: "", scope: .mine).pushed.map(\.mayStandFrom) == [0, 2])
+            _ = device.state.withLock { try? $0.outbox.takeBack() }
+            #expect(try device.hello(token: "", scope: .conversations([chat])).pushed.map(\.mayStandFrom) == [0, 1])
+        }
+    }
 }

@@ -1,4 +1,4 @@
-/// What makes two events one, whatever their origins: a replica ticks its clock for each that it makes.
+/// What makes two events one, whatever their origins: a replica ticks its clock for each that it makes, and never gives a time twice.
 ///
 /// An edit, a reaction or an application's event has no id by which a repeat of it would be known. A device that was restored from a backup, or that offers
 /// what a hub seems to have lost, may send one under a new origin, and know nothing of the older. Its author, its content and the clock with which it was made
@@ -34,7 +34,8 @@ struct TwinKey: Hashable {
     }
 
     /// What it takes to read and compare it, in events.
-    fileprivate var cost: Int { 64 + body.count / 64 }
+    fileprivate var cost: Int { Self.costMin + body.count / 64 }
+    fileprivate static let costMin = 64
 }
 
 /// What a peer's submissions had a store read of its logs to find them under other origins: so that it is read once.
@@ -82,7 +83,8 @@ extension EventStore {
     func recallTwins(_ submissions: inout [Submission], _ memory: inout TwinMemory, _ effort: inout Effort) throws {
         let asked = submissions.indices.filter { submissions[$0].mayHaveTwin }
         if asked.isEmpty { return }
-        for (log, indices) in Dictionary(grouping: asked, by: { submissions[$0].event.log }) {
+        // In an order that is the same each time: what is remembered depends on it.
+        for (log, indices) in Dictionary(grouping: asked, by: { submissions[$0].event.log }).sorted(by: { $0.key < $1.key }) {
             // Before all is read: what comes meanwhile is the writer's.
             let last = try lastVisibleSeq(of: log)
             // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
@@ -137,13 +139,15 @@ extension EventStore {
         return known
     }
 
-    /// Finds submissions of one clock among events of that: each event is read once, and is what just one of them may be.
+    /// Finds submissions of one clock among events of that, each of which is read once for all of them.
     private func find(_ indices: [Int], among seqs: some Sequence<Seq>, _ submissions: inout [Submission], _ effort: inout Effort) throws {
         var rest: [TwinKey: [Int]] = [:]
         for seq in seqs {
             if rest.isEmpty { rest = Dictionary(grouping: indices) { TwinKey(submissions[$0])! } }
-            guard let event = try event(in: submissions[indices[0]].event.log, at: seq), let key = TwinKey(event) else { continue }
-            effort.events += key.cost
+            guard let event = try event(in: submissions[indices[0]].event.log, at: seq) else { continue }
+            let key = TwinKey(event)
+            effort.events += key?.cost ?? TwinKey.costMin
+            guard let key else { continue }
             for index in rest[key] ?? [] where submissions[index].twin?.event == nil && event.position > submissions[index].mayStandBehind! {
                 submissions[index].twin = Recall(through: seq, event: event)
             }
@@ -166,8 +170,9 @@ extension TwinMemory.Known {
 extension Submission {
     /// Whether it has to be looked for under other origins: it may stand there, and is not known under one that it names.
     fileprivate var mayHaveTwin: Bool {
-        mayStandBehind != nil && origin != nil && !event.isKnownByContent && recall?.event == nil && formerRecall?.event == nil
-            && !PlantedBug.forgetTwins.isPlanted
+        guard mayStandBehind != nil, let origin, !event.isKnownByContent, recall?.event == nil else { return false }
+        if let former = formerRecall?.event, former.origin.hlc == origin.hlc, isSame(as: former, isOfSameTime: true) { return false }
+        return !PlantedBug.forgetTwins.isPlanted
     }
 
     /// Whether an event is the one that was recorded. Of an erased one the envelope and its time tell.

@@ -114,14 +114,14 @@ extension Writer {
         return recorded.seq
     }
 
-    /// Where the event stands under any other origin. What is not known to be none is read once in a frame: who lets peers ask looks it up before
-    /// (`OriginIndex.recall`).
+    /// Where the event stands under any other origin, of what was looked up before (`OriginIndex.recall`). What came since is read once in a frame.
     private func seqOfTwin(_ submission: borrowing Submission) throws -> Seq? {
         guard let position = submission.mayStandBehind, !PlantedBug.forgetTwins.isPlanted, let key = TwinKey(submission) else { return nil }
-        if let twin = submission.twin?.event { return twin.seq }
+        guard let twin = submission.twin else { return nil }
+        if let event = twin.event { return event.seq }
         guard let state = try state(of: submission.event.log) else { return nil }
-        if let found = try twins(in: state, after: submission.twin?.through ?? 0)[key], found.position > position { return found.seq }
-        return frameTwins[key]
+        if let found = try twins(in: state, after: twin.through)[key], found.position > position { return found.seq }
+        return frameTwins[key]?.seq
     }
 
     /// What a log has behind a seq and before the frame that is being built: while the submission was looked for, others came.
@@ -133,7 +133,7 @@ extension Writer {
         var found: [TwinKey: Place] = [:]
         var next = seq + 1
         while isEarlier(next) {
-            if try isWithoutName(next, in: state), let event = try event(of: state, at: next), let key = TwinKey(event), found[key] == nil {
+            if try isWithoutName(next, in: state), let event = try event(of: state, at: next), let key = TwinKey(event) {
                 found[key] = Place(seq: next, position: event.position)
             }
             next += 1
@@ -148,10 +148,19 @@ extension Writer {
     }
 
     /// Keeps in mind what a frame has that may come again in it.
-    func noteTwin(_ submission: borrowing Submission, _ seq: Seq) {
+    func noteTwin(_ submission: borrowing Submission, _ receipt: Receipt) {
         // What was not sent by a replica has one origin for ever.
         guard submission.comparesTimes, let key = TwinKey(submission) else { return }
-        frameTwins[key] = seq
+        frameTwins[key] = receipt
+    }
+
+    /// The receipt of a submission that is a repeat of what was looked up before, or of what this frame has.
+    func knownReceipt(of submission: borrowing Submission, at seq: Seq) -> Receipt? {
+        for case let known? in [submission.recall?.event, submission.formerRecall?.event, submission.twin?.event] where known.seq == seq {
+            return Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true)
+        }
+        guard submission.mayStandBehind != nil, let receipt = TwinKey(submission).flatMap({ frameTwins[$0] }), receipt.seq == seq else { return nil }
+        return receipt
     }
 
     /// Whether what is a duplicate of something now may be one of something else later: of all else the content names the one event that it repeats.

@@ -198,9 +198,7 @@ final class Writer {
         case .duplicate(let seq):
             if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
             do {
-                if let known = [submission.recall, submission.formerRecall, submission.twin].lazy.compactMap({ $0?.event }).first(where: { $0.seq == seq }) {
-                    return .duplicate(Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true))
-                }
+                if let known = knownReceipt(of: submission, at: seq) { return .duplicate(known) }
                 return .duplicate(try receipt(of: submission.event.log, seq))
             } catch is NotInTailYet {
                 building = frame.tailFrame(number: 0, firstPosition: frameStart)
@@ -219,7 +217,7 @@ final class Writer {
                 origin = Origin(replica: ownReplica, counter: lane + 1, hlc: hlc)
             }
             let receipt = append(submission.event, submission.newer, target, origin, hlc, state, &frame)
-            noteTwin(submission, receipt.seq)
+            noteTwin(submission, receipt)
             return .accepted(receipt)
         }
     }
@@ -306,7 +304,7 @@ final class Writer {
     /// The first position of the frame being built.
     private(set) var frameStart: Position = 1
     /// What it has that may come again under another origin.
-    var frameTwins: [TwinKey: Seq] = [:]
+    var frameTwins: [TwinKey: Receipt] = [:]
     /// The same of what came in the frames before it, as far as it was looked for since.
     var earlierTwins: [LogID: (after: Seq, twins: [TwinKey: Place])] = [:]
 
@@ -386,6 +384,7 @@ final class Writer {
         fileprivate var frame: FrameBuilder.Mark
         fileprivate var collected: Int
         fileprivate var saved: [LogID: LogState.Saved?]
+        fileprivate var frameTwins: [TwinKey: Receipt]
     }
 
     func checkpoint(_ submissions: [Submission], _ frame: borrowing FrameBuilder) throws -> Checkpoint {
@@ -395,13 +394,13 @@ final class Writer {
                 saved[log] = .some(try state(of: log)?.saved)
             }
         }
-        return Checkpoint(hlc: hlc, nextPosition: nextPosition, nextNumber: nextNumber, frame: frame.mark, collected: collected.count, saved: saved)
+        return Checkpoint(
+            hlc: hlc, nextPosition: nextPosition, nextNumber: nextNumber, frame: frame.mark, collected: collected.count, saved: saved, frameTwins: frameTwins)
     }
 
     func restore(_ checkpoint: Checkpoint, _ frame: inout FrameBuilder) {
         building = nil
-        // What was withdrawn stands nowhere. A batch that may be is nobody's who sends anything again.
-        frameTwins = [:]
+        frameTwins = checkpoint.frameTwins
         hlc = checkpoint.hlc
         nextPosition = checkpoint.nextPosition
         nextNumber = checkpoint.nextNumber

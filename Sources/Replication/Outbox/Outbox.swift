@@ -65,7 +65,7 @@ final class Outbox {
             let origin = Origin(replica: identity.replica, counter: 0, hlc: hlc)
             new.append(OutboxEntry(id: nextID + UInt64(new.count), event: event, origin: origin, nonce: identity.nonce))
         }
-        try replace(new)
+        try replace(new, writesClock: true)
         newIDs.formUnion(new.lazy.filter { !$0.event.isKnownByContent }.map(\.id))
         nextID += UInt64(new.count)
         return new.map { table[$0.id]! }
@@ -127,7 +127,7 @@ final class Outbox {
         }
         if old.utf8.elementsEqual(text.utf8) { return [] }
         entry.origin.hlc = hlc(entry.origin.hlc)
-        try replace([entry])
+        try replace([entry], writesClock: true)
         return [entry.event.conversation]
     }
 
@@ -408,9 +408,15 @@ final class Outbox {
 
     // Keeping.
 
-    private func replace(_ changed: [OutboxEntry]) throws {
+    /// - Parameter writesClock: the last of these has a time that was not given before.
+    private func replace(_ changed: [OutboxEntry], writesClock: Bool = false) throws {
         if changed.isEmpty { return }
-        try side.write { transaction in for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) } }
+        try side.write { transaction in
+            for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            guard writesClock else { return }
+            let clock = withUnsafeBytes(of: changed.last!.origin.hlc.rawValue.bigEndian) { Array($0) }
+            try transaction.put(SyncTables.state, ReplicaState.Key.clock, clock)
+        }
         // Lists of ids mostly grow and shrink at their ends.
         for entry in changed[0].state == .pending ? changed : changed.reversed() { table.put(entry) }
         settleWaiting(Set(changed.map(\.event.conversation)))

@@ -74,6 +74,9 @@ struct OutboxEntries {
         return (byTime[event.origin.hlc] ?? []).map { byID[$0]! }.filter { $0.event == event.event }
     }
 
+    /// The greatest clock with which one was made.
+    var lastTime: HLC { byID.values.reduce(HLC(rawValue: 0)) { max($0, $1.origin.hlc) } }
+
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
 
     /// What was sent and has no answer, ascending.

@@ -52,6 +52,8 @@ extension Replica {
             }
             // Newest parts are compared as a whole.
             if !state.previews.areVouched, cursor != nil { cursor = Cursor(store: store.log.id, incarnation: 0, position: 0) }
+            // Without the cursor with which it goes it says nothing.
+            if cursor != state.cursor { state.outbox.position = 0 }
             // The answers may come before WELCOME is looked at.
             state.isComparing = progress == nil && cursor?.incarnation ?? 0 == 0
             state.scopeNames = scope.names

@@ -146,7 +146,10 @@ public final class Replica: Sendable {
             heads = HeadCache(store: store.log)
             let (outbox, isOffering) = try Self.outbox(side, identity, options)
             state = Monitor(try Self.state(facts, outbox, side, store.log))
-            try state.withLock { try takeUp(&$0, isOffering: isOffering) }
+            try state.withLock { state in
+                state.lastHLC = beginClock(behind: max(facts.clock, state.outbox.table.lastTime))
+                try takeUp(&state, isOffering: isOffering)
+            }
         } catch {
             try? store.close()
             throw error
@@ -156,7 +159,9 @@ public final class Replica: Sendable {
     /// What the side store says of the replica.
     private struct Facts {
         let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, newest: [UInt8]?, scope: [UInt8]?
-        let place: Position, outboxPosition: Position
+        let outboxPosition: [UInt8]?
+        let place: Position
+        let clock: HLC
         let isService: Bool
 
         init(_ transaction: borrowing SideStore.Reading) throws {
@@ -167,7 +172,8 @@ public final class Replica: Sendable {
             newest = try transaction.get(SyncTables.state, ReplicaState.Key.newest)
             scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
             place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
-            outboxPosition = try transaction.get(SyncTables.state, ReplicaState.Key.outboxPosition)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
+            outboxPosition = try transaction.get(SyncTables.state, ReplicaState.Key.outboxPosition)
+            clock = HLC(rawValue: try transaction.get(SyncTables.state, ReplicaState.Key.clock)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0)
             isService = try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
         }
     }
@@ -216,7 +222,7 @@ public final class Replica: Sendable {
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         let newest = try facts.newest.map { try ReplicaState.heldEvent($0) }
-        outbox.position = cursor == nil ? 0 : facts.outboxPosition
+        if let cursor, let position = facts.outboxPosition { outbox.position = try ReplicaState.outboxPosition(position, beside: cursor) }
         return State(
             outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity),
             cursor: cursor, part: part,
@@ -374,6 +380,21 @@ public final class Replica: Sendable {
         }
     }
 
+    /// Behind which time the first own event of this opening is made, so that none has a time that one had before, however far the wall clock is behind: by that a
+    /// repeat is told from another event that says the same.
+    ///
+    /// - Parameter last: the last time that was given, as far as is known. One far in the future was a wrong clock's.
+    private func beginClock(behind last: HLC) -> HLC {
+        let clock = store.log.clock
+        let now = max(clock.milliseconds, options.execution.now().wallMilliseconds)
+        let behind = last.milliseconds > now + Self.clockLeadMax ? clock : max(clock, last)
+        // A copy of this replica does not know what was given since it was made.
+        return behind.rawValue < .max >> 1 ? HLC(rawValue: behind.rawValue + options.execution.random() & 0x7FFF) : behind
+    }
+
+    /// Milliseconds.
+    private static let clockLeadMax: UInt64 = 3_600_000
+
     private func nextHLC(after last: HLC) -> HLC { max(last, store.log.clock).next(wallMilliseconds: options.execution.now().wallMilliseconds) }
 
     private func change(_ body: (Outbox) throws -> (count: Int, touched: Set<ConversationID>)) throws -> Int {
@@ -439,7 +460,7 @@ public final class Replica: Sendable {
                 try state.damaged.keepHealed(&transaction)
                 if let cursor = state.cursor {
                     try transaction.put(SyncTables.state, ReplicaState.Key.cursor, ReplicaState.encode(cursor))
-                    let position = withUnsafeBytes(of: state.outbox.position.bigEndian) { Array($0) }
+                    let position = ReplicaState.encode(outboxPosition: state.outbox.position, beside: cursor)
                     try transaction.put(SyncTables.state, ReplicaState.Key.outboxPosition, position)
                     if let covered = state.covered { try transaction.put(SyncTables.state, ReplicaState.Key.newest, ReplicaState.encode(covered)) }
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }

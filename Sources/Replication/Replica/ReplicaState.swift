@@ -24,6 +24,8 @@ enum ReplicaState {
         static let newest = Array("newest".utf8)
         /// The hub's position behind which it may have what waits in the outbox, beside a cursor.
         static let outboxPosition = Array("outbox-position".utf8)
+        /// The last time that an own event was given.
+        static let clock = Array("clock".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
@@ -70,6 +72,24 @@ enum ReplicaState {
         var out = ByteBuffer(capacity: 64)
         cursor.encode(into: &out)
         return out.array()
+    }
+
+    /// Behind which of the hub's positions what waits in the outbox may stand, with the opening of the hub in which its cursor was given: a version before
+    /// keeps other cursors, and this as it is.
+    static func encode(outboxPosition position: Position, beside cursor: Cursor) -> [UInt8] {
+        var out = ByteBuffer(capacity: 16)
+        out.put(fixed64: position)
+        out.put(fixed64: cursor.incarnation)
+        return out.array()
+    }
+
+    /// 0: it is not that of this cursor.
+    static func outboxPosition(_ bytes: [UInt8], beside cursor: Cursor) throws -> Position {
+        try bytes.withUnsafeBytes { bytes in
+            var reader = ByteReader(bytes)
+            let position = try reader.fixed64()
+            return try reader.fixed64() == cursor.incarnation && position <= cursor.position ? position : 0
+        }
     }
 
     static func cursor(_ bytes: [UInt8]) throws -> Cursor { try bytes.withUnsafeBytes { try Cursor(Fields($0)) } }
