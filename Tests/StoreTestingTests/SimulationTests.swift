@@ -54,5 +54,7 @@ import Testing
     }
 
     /// Of bugs that few worlds show, the first of those that are run here: `simulate --planted all --seeds 1000` begins at 1.
-    private static let firstSeeds: [PlantedBug: UInt64] = [.repeatOffers: 150, .forgetTwins: 500, .overtakePage: 355, .forgetPart: 130]
+    private static let firstSeeds: [PlantedBug: UInt64] = [
+        .tellProgressEarly: 250, .repeatOffers: 150, .forgetTwins: 150, .passOutbox: 150, .overtakePage: 300, .forgetPart: 400,
+    ]
 }
