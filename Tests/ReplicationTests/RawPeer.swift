@@ -32,6 +32,7 @@ final class RawPeer: Sendable {
 
     func send(_ frame: Frame) { connection.receive(frame.encoded()) }
     func drained() { connection.drained() }
+    func tick() { connection.tick() }
     func end() { connection.disconnected() }
     func forget() { heard.withLock { $0.frames = [] } }
 

@@ -103,6 +103,39 @@ import Testing
         }
     }
 
+    @Test("For that logs are read one by one, as far as a peer's allowance lasts; then it waits, and all is decided in order") func waiting() async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<3 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            func pushed(_ chat: ConversationID, _ number: UInt8, _ counter: UInt64, _ replica: ReplicaID) -> PushedEvent {
+                let event = Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [number]))
+                let origin = Origin(replica: replica, counter: counter, hlc: HLC(milliseconds: UInt64(number)))
+                let (envelope, body) = EventCodec.encode(
+                    RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
+                return PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStandFrom: 1)
+            }
+            let first = try await RawPeer(world.hub, ada)
+            first.send(.push(chats.map { pushed($0, 1, 1, first.replica) }))
+            try await eventually { first.answers == 3 }
+            // As much as one log costs.
+            first.forget()
+            first.spendAllBut(1)
+            first.send(.push(chats.map { pushed($0, 1, 2, first.replica) }))
+            first.send(.push(chats.map { pushed($0, 2, 3, first.replica) }))
+            try await Task.sleep(for: .milliseconds(20))
+            #expect(first.answers == 0)
+            // One log more each time that there is some left, as about once a second.
+            while first.answers < 6 {
+                first.spendAllBut(1)
+                first.tick()
+                try await Task.sleep(for: .milliseconds(2))
+            }
+            #expect(first.accepted.map(\.isDuplicate) == [true, true, true, false, false, false])
+            #expect(first.accepted.map(\.seq) == [2, 2, 2, 3, 3, 3])
+            first.end()
+        }
+    }
+
     @Test("What was made in a session stands nowhere, what was made before it behind a cursor of that time, until it has left")
     func saying() async throws {
         try await withWorld { world in

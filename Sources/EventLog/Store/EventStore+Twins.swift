@@ -79,29 +79,26 @@ package struct TwinMemory: Sendable {
 }
 
 extension EventStore {
-    /// Notes in submissions that may stand under other origins what is found of them. Reads no texts but of what has the same clock.
-    func recallTwins(_ submissions: inout [Submission], _ memory: inout TwinMemory, _ effort: inout Effort) throws {
-        let asked = submissions.indices.filter { submissions[$0].mayHaveTwin }
-        if asked.isEmpty { return }
-        // In an order that is the same each time: what is remembered depends on it.
-        for (log, indices) in Dictionary(grouping: asked, by: { submissions[$0].event.log }).sorted(by: { $0.key < $1.key }) {
-            // Before all is read: what comes meanwhile is the writer's.
-            let last = try lastVisibleSeq(of: log)
-            // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
-            let unrecorded = indices.map { submissions[$0].twin?.through ?? 0 }.min()!
-            if unrecorded < last {
-                let position = indices.map { submissions[$0].mayStandBehind! }.min()!
-                let known = try known(of: log, behind: position, from: unrecorded + 1, through: last, &memory, &effort)
-                let byTime = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
-                for (time, indices) in byTime {
-                    try find(indices, among: known.seqs(at: time), &submissions, &effort)
-                }
-                memory.put(known, of: log)
+    /// Notes in submissions of a log that may stand under other origins what is found of them. Reads no texts but of what has the same clock.
+    func recallTwins(in log: LogID, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
+        var effort = Effort()
+        let indices = submissions.indices.filter { submissions[$0].event.log == log && submissions[$0].mayHaveTwin }
+        // Before all is read: what comes meanwhile is the writer's.
+        let last = try lastVisibleSeq(of: log)
+        // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
+        let unrecorded = indices.map { submissions[$0].twin?.through ?? 0 }.min() ?? last
+        if unrecorded < last {
+            let position = indices.map { submissions[$0].mayStandBehind! }.min()!
+            let known = try known(of: log, behind: position, from: unrecorded + 1, through: last, &memory, &effort)
+            for (time, indices) in Dictionary(grouping: indices, by: { submissions[$0].origin!.hlc.rawValue }) {
+                try find(indices, among: known.seqs(at: time), &submissions, &effort)
             }
-            for index in indices where submissions[index].twin?.event == nil {
-                submissions[index].twin = Recall(through: max(last, submissions[index].twin?.through ?? 0), event: nil)
-            }
+            memory.put(known, of: log)
         }
+        for index in indices where submissions[index].twin?.event == nil {
+            submissions[index].twin = Recall(through: max(last, submissions[index].twin?.through ?? 0), event: nil)
+        }
+        return effort
     }
 
     /// What a log has behind a position, as remembered and read.
@@ -169,7 +166,7 @@ extension TwinMemory.Known {
 
 extension Submission {
     /// Whether it has to be looked for under other origins: it may stand there, and is not known under one that it names.
-    fileprivate var mayHaveTwin: Bool {
+    var mayHaveTwin: Bool {
         guard mayStandBehind != nil, let origin, !event.isKnownByContent, recall?.event == nil else { return false }
         if let former = formerRecall?.event, former.origin.hlc == origin.hlc, isSame(as: former, isOfSameTime: true) { return false }
         return !PlantedBug.forgetTwins.isPlanted

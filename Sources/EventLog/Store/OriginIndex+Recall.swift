@@ -11,17 +11,11 @@ final class Recall: Sendable {
 }
 
 extension OriginIndex {
-    /// Looks up submissions whose origins their lanes' marks say were handled before, and those that may stand under others, and notes in them what is found:
-    /// then the writer, who decides, has nothing to read of what is old while all others wait for it.
+    /// Looks up submissions whose origins their lanes' marks say were handled before, and notes in them what is found: then the writer, who decides, has
+    /// nothing to read of what is old while all others wait for it.
     ///
     /// - Throws: `EventLogError` with code `damaged` or `closed`.
     package func recall(_ submissions: inout [Submission]) throws -> Effort {
-        var memory = TwinMemory()
-        return try recall(&submissions, &memory)
-    }
-
-    /// - Parameter memory: of whoever submits them.
-    package func recall(_ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
         var effort = Effort()
         try store.noteFresh(&submissions)
         for (log, repeats) in try store.repeats(among: submissions) {
@@ -32,8 +26,19 @@ extension OriginIndex {
                 if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
             }
         }
-        try store.recallTwins(&submissions, &memory, &effort)
         return effort
+    }
+
+    /// The logs in which submissions that were looked up so have still to be looked for under other origins, in an order that is the same each time.
+    package func logsWithTwins(of submissions: [Submission]) -> [LogID] {
+        Set(submissions.lazy.filter(\.mayHaveTwin).map(\.event.log)).sorted()
+    }
+
+    /// Looks those of one log up: much may have to be read for that.
+    ///
+    /// - Parameter memory: of whoever submits them.
+    package func recallTwins(in log: LogID, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
+        try store.recallTwins(in: log, &submissions, &memory)
     }
 }
 

@@ -114,12 +114,11 @@ extension Writer {
         return recorded.seq
     }
 
-    /// Where the event stands under any other origin, of what was looked up before (`OriginIndex.recall`). What came since is read once in a frame.
+    /// Where the event stands under any other origin, of what was looked up before (`OriginIndex.recallTwins`). What came since is read once in a frame.
     private func seqOfTwin(_ submission: borrowing Submission) throws -> Seq? {
-        guard let position = submission.mayStandBehind, !PlantedBug.forgetTwins.isPlanted, let key = TwinKey(submission) else { return nil }
-        guard let twin = submission.twin else { return nil }
+        guard let position = submission.mayStandBehind, let twin = submission.twin, !PlantedBug.forgetTwins.isPlanted else { return nil }
         if let event = twin.event { return event.seq }
-        guard let state = try state(of: submission.event.log) else { return nil }
+        guard let key = TwinKey(submission), let state = try state(of: submission.event.log) else { return nil }
         if let found = try twins(in: state, after: twin.through)[key], found.position > position { return found.seq }
         return frameTwins[key]?.seq
     }

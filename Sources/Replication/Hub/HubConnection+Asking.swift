@@ -44,6 +44,7 @@ extension HubConnection {
     func goOn() {
         guard session.isOpen else { return }
         if !questions.isEmpty { answer() }
+        lookOn()
         decideNext()
         if !screen.isEmpty || isClogged || awaitsAllowance || awaitsFilling { pump() }
     }

@@ -34,11 +34,28 @@ extension HubConnection {
                 }
                 submissions[index].isUnrecorded(through: seq)
             }
-            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions, &twins)) }
+            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions)) }
         } catch {
             return guarded { throw error }
         }
-        decide(PushBatch(decisions, submissions))
+        lookup = Lookup(decisions: decisions, submissions: submissions, logs: hub.origins.logsWithTwins(of: submissions)[...])
+        lookOn()
+    }
+
+    /// Looks for what may stand under other origins, log by log as far as the allowance lasts, then has all decided.
+    func lookOn() {
+        while let log = lookup?.logs.first {
+            guard allowance.isLeft(at: now) else { return }
+            lookup!.logs.removeFirst()
+            do {
+                allowance.spend(try hub.origins.recallTwins(in: log, &lookup!.submissions, &twins))
+            } catch {
+                return guarded { throw error }
+            }
+        }
+        guard let found = lookup else { return }
+        lookup = nil
+        decide(PushBatch(found.decisions, found.submissions))
     }
 
     /// Has the store decide what of a batch it was not asked yet.

@@ -18,6 +18,8 @@ public final class HubConnection: @unchecked Sendable {
     var replica = ReplicaID(high: 0, low: 0)
     /// What was read to find what the peer pushes under other origins.
     var twins = TwinMemory()
+    /// PUSHes of which some events have still to be looked for so, before they are decided.
+    var lookup: Lookup?
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before it asks for such a log
     /// through that seq; of 0 any question will do.
     var offered: [LogID: Seq] = [:]
@@ -71,6 +73,12 @@ public final class HubConnection: @unchecked Sendable {
     var toldPosition: Position?
     private var hasEnded = false
     let inbox = Monitor(Inbox())
+
+    struct Lookup {
+        var decisions: [(decision: PushDecision, bytes: Int)]
+        var submissions: [Submission]
+        var logs: ArraySlice<LogID>
+    }
 
     /// What others leave here: which logs have events that the peer may lack.
     struct Inbox {
@@ -230,7 +238,7 @@ public final class HubConnection: @unchecked Sendable {
         hub.left(self, session.who)
         feed = Feed()
         pushes = []
-        twins = TwinMemory()
+        (twins, lookup) = (TwinMemory(), nil)
         questions = []
         screen = []
         (left, filled) = ([], [])

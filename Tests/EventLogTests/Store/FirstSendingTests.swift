@@ -102,6 +102,17 @@ import Testing
         try store.close()
     }
 
+    private func look(_ submissions: inout [Submission], _ index: OriginIndex) throws -> Effort {
+        var memory = TwinMemory()
+        return try look(&submissions, index, &memory)
+    }
+
+    private func look(_ submissions: inout [Submission], _ index: OriginIndex, _ memory: inout TwinMemory) throws -> Effort {
+        var effort = try index.recall(&submissions)
+        for log in index.logsWithTwins(of: submissions) { effort.events += try index.recallTwins(in: log, &submissions, &memory).events }
+        return effort
+    }
+
     @Test("I3: what may stand under any origin is looked for by author, content and clock, and is a repeat")
     func twins() throws {
         let store = try EventStore.open(at: directory.store)
@@ -118,7 +129,7 @@ import Testing
         }
         func append(_ submissions: [Submission]) throws -> [AppendOutcome] {
             var submissions = submissions
-            _ = try index.recall(&submissions)
+            _ = try look(&submissions, index)
             return try store.appendBlocking(submissions)
         }
         for isArchived in [false, true] {
@@ -144,7 +155,7 @@ import Testing
         #expect(both[0].isAccepted && both[1].isAccepted && both[2] == .duplicate(both[0].receipt!) && both[3].isAccepted)
         // Another came while it was looked for.
         var late = [edit("five"), edit("six"), edit("five", behind: both[3].receipt!.position + 1)]
-        _ = try index.recall(&late)
+        _ = try look(&late, index)
         let between = try append([edit("five")])[0].receipt!
         let lateOutcomes = try store.appendBlocking(late)
         #expect(lateOutcomes[0] == .duplicate(between) && lateOutcomes[1].isAccepted && lateOutcomes[2].isAccepted)
@@ -186,12 +197,12 @@ import Testing
             if isArchived { try store.flush() }
             var again = (0..<500).map { edit(isArchived ? 3 : 2, $0, at: 9) }
             var memory = TwinMemory()
-            let effort = try index.recall(&again, &memory)
+            let effort = try look(&again, index, &memory)
             #expect(effort.events == 502 + 500 * 64)
             #expect(try store.appendBlocking(again).map(\.receipt?.seq) == first.map(\.receipt?.seq))
             // Read before.
             var other = [edit(4, 1, at: 10)]
-            #expect(try index.recall(&other, &memory).events == 0)
+            #expect(try look(&other, index, &memory).events == 0)
             #expect(other[0].twin?.event == nil && other[0].twin?.through == 502 && memory.footprint == 501)
         }
         // More than is remembered.
@@ -200,7 +211,7 @@ import Testing
         var memory = TwinMemory()
         for _ in 0..<2 {
             var last = [edit(6, TwinMemory.countMax - 1, at: UInt64(TwinMemory.countMax) + 99)]
-            #expect(try index.recall(&last, &memory).events == 502 + TwinMemory.countMax + 64)
+            #expect(try look(&last, index, &memory).events == 502 + TwinMemory.countMax + 64)
             #expect(memory.footprint == 0 && last[0].twin?.event?.seq == 502 + Seq(TwinMemory.countMax))
         }
         try store.close()
@@ -217,7 +228,7 @@ import Testing
             edit.mayStandBehind = 0
             if seq > 0 { edit.isUnrecorded(through: seq) }
             var submissions = [edit]
-            let effort = try index.recall(&submissions)
+            let effort = try look(&submissions, index)
             #expect(effort.events == events, "\(seq)")
             #expect(submissions[0].twin?.through == 4)
         }
