@@ -126,8 +126,8 @@ import Testing
             first.spendAllBut(1)
             first.send(.push(chats.map { pushed($0, 1, 2, first.replica) }))
             first.send(.push(chats.map { pushed($0, 2, 3, first.replica) }))
-            // One log more each time that there is something left, as about once a second.
-            for answers in [0, 0, 3, 3, 3, 6] {
+            // One log more each time that there is something left, as about once a second; what was read is read no more.
+            for answers in [0, 0, 3] {
                 try await Task.sleep(for: .milliseconds(20))
                 #expect(first.answers <= answers)
                 first.spendAllBut(1)
