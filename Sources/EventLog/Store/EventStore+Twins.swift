@@ -50,6 +50,8 @@ package struct TwinMemory: Sendable {
     /// One log's events from a position on that it would not know again by what they say, by their clocks.
     fileprivate struct Known {
         var position: Position
+        /// Not before this seq, wherever the position is.
+        var start: Seq
         var through: Seq
         var stamps: [Stamp] = []
     }
@@ -80,9 +82,9 @@ package struct TwinMemory: Sendable {
 
 extension EventStore {
     /// Notes in submissions of a log that may stand under other origins what is found of them. Reads no texts but of what has the same clock.
-    func recallTwins(in log: LogID, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
-        var effort = Effort()
-        let indices = submissions.indices.filter { submissions[$0].event.log == log && submissions[$0].mayHaveTwin }
+    func recallTwins(_ search: TwinSearch, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
+        var effort = Effort(events: 4 + search.indices.count)
+        let log = search.log, indices = search.indices.filter { submissions[$0].twin?.event == nil }
         // Before all is read: what comes meanwhile is the writer's.
         let last = try lastVisibleSeq(of: log)
         // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
@@ -106,13 +108,13 @@ extension EventStore {
         of log: LogID, behind position: Position, from start: Seq, through last: Seq, _ memory: inout TwinMemory, _ effort: inout Effort
     ) throws -> TwinMemory.Known {
         var known: TwinMemory.Known
-        if let held = memory.take(log), held.position <= position {
+        if let held = memory.take(log), held.position <= position, held.start <= start {
             known = held
         } else {
             // A run's columns are read to find it.
             if position > 0 { effort.events += 512 }
             let first = position == 0 ? 1 : try firstSeq(of: log, after: position) ?? last + 1
-            known = TwinMemory.Known(position: position, through: max(first, start) - 1)
+            known = TwinMemory.Known(position: position, start: start, through: max(first, start) - 1)
         }
         guard known.through < last else { return known }
         let before = known.stamps.count

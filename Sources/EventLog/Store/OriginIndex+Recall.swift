@@ -29,17 +29,30 @@ extension OriginIndex {
         return effort
     }
 
-    /// The logs in which submissions that were looked up so have still to be looked for under other origins, in an order that is the same each time.
-    package func logsWithTwins(of submissions: [Submission]) -> [LogID] {
-        Set(submissions.lazy.filter(\.mayHaveTwin).map(\.event.log)).sorted()
+    /// The submissions that were looked up so and have still to be looked for under other origins, by their logs, in an order that is the same each time.
+    package func searches(among submissions: [Submission]) -> [TwinSearch] {
+        Dictionary(grouping: submissions.indices.filter { submissions[$0].mayHaveTwin }) { submissions[$0].event.log }
+            .sorted { $0.key < $1.key }.map { TwinSearch(log: $0.key, indices: $0.value) }
     }
 
     /// Looks those of one log up: much may have to be read for that.
     ///
     /// - Parameter memory: of whoever submits them.
-    package func recallTwins(in log: LogID, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
-        try store.recallTwins(in: log, &submissions, &memory)
+    package func recallTwins(_ search: TwinSearch, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
+        try store.recallTwins(search, &submissions, &memory)
     }
+
+    /// Whether so much has come to a log since it was looked through that the writer should not have to read it.
+    package func isStale(_ search: TwinSearch, _ submissions: [Submission]) throws -> Bool {
+        guard let through = search.indices.lazy.compactMap({ submissions[$0].twin?.through }).min() else { return true }
+        return try store.lastVisibleSeq(of: search.log) > through + 256
+    }
+}
+
+/// Submissions of one log that may stand there under other origins.
+package struct TwinSearch: Sendable {
+    package let log: LogID
+    let indices: [Int]
 }
 
 extension EventStore {

@@ -28,7 +28,6 @@ extension HubConnection {
                 submissions[index].isBaseRefused = refusedNames.contains(base)
             }
             for index in submissions.indices where !identity.isService {
-                if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
                 guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
                     continue
                 }
@@ -38,24 +37,39 @@ extension HubConnection {
         } catch {
             return guarded { throw error }
         }
-        lookup = Lookup(decisions: decisions, submissions: submissions, logs: hub.origins.logsWithTwins(of: submissions)[...])
+        lookup = Lookup(decisions: decisions, submissions: submissions, searches: hub.origins.searches(among: submissions))
         lookOn()
     }
 
     /// Looks for what may stand under other origins, log by log as far as the allowance lasts, then has all decided.
     func lookOn() {
-        while let log = lookup?.logs.first {
-            guard allowance.isLeft(at: now) else { return }
-            lookup!.logs.removeFirst()
-            do {
-                allowance.spend(try hub.origins.recallTwins(in: log, &lookup!.submissions, &twins))
-            } catch {
-                return guarded { throw error }
+        guard let identity = session.who else { return }
+        do {
+            while let search = try nextSearch() {
+                guard allowance.isLeft(at: now) else { return }
+                lookup!.done += 1
+                allowance.spend(try hub.origins.recallTwins(search, &lookup!.submissions, &twins))
             }
+            guard var found = lookup else { return }
+            lookup = nil
+            // Now: who may open the history may have changed while others were looked for.
+            for index in found.submissions.indices where !identity.isService {
+                if try hub.opensHistory(found.submissions[index].event, by: identity.user) {
+                    found.submissions[index].objection = Refusal(.forbidden, "history")
+                }
+            }
+            decide(PushBatch(found.decisions, found.submissions))
+        } catch {
+            guarded { throw error }
         }
-        guard let found = lookup else { return }
-        lookup = nil
-        decide(PushBatch(found.decisions, found.submissions))
+    }
+
+    /// The log to be looked through next; `nil`: none is left, and what came to the others meanwhile is little.
+    private func nextSearch() throws -> TwinSearch? {
+        guard let lookup else { return nil }
+        if lookup.done < lookup.searches.count { return lookup.searches[lookup.done] }
+        // Little has to be read of what was read before.
+        return try lookup.searches.first { try hub.origins.isStale($0, lookup.submissions) }
     }
 
     /// Has the store decide what of a batch it was not asked yet.

@@ -77,7 +77,10 @@ public final class HubConnection: @unchecked Sendable {
     struct Lookup {
         var decisions: [(decision: PushDecision, bytes: Int)]
         var submissions: [Submission]
-        var logs: ArraySlice<LogID>
+        /// Of each log of which something may stand there.
+        var searches: [TwinSearch]
+        /// So many of these were made.
+        var done = 0
     }
 
     /// What others leave here: which logs have events that the peer may lack.
@@ -114,7 +117,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + left.count + filled.count
+            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + (lookup?.submissions.count ?? 0) + left.count + filled.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 

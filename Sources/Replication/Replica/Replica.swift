@@ -147,7 +147,7 @@ public final class Replica: Sendable {
             let (outbox, isOffering) = try Self.outbox(side, identity, options)
             state = Monitor(try Self.state(facts, outbox, side, store.log))
             try state.withLock { state in
-                state.lastHLC = beginClock(behind: max(facts.clock, state.outbox.table.lastTime))
+                state.lastHLC = beginClock(behind: [facts.clock, state.outbox.table.lastTime])
                 try takeUp(&state, isOffering: isOffering)
             }
         } catch {
@@ -222,7 +222,7 @@ public final class Replica: Sendable {
         let cursor = try isShort ? nil : facts.cursor.map { try ReplicaState.cursor($0) }
         let part = try isShort || cursor != nil ? nil : facts.part.map { try ReplicaState.Part(decoding: $0) }
         let newest = try facts.newest.map { try ReplicaState.heldEvent($0) }
-        if let cursor, let position = facts.outboxPosition { outbox.position = try ReplicaState.outboxPosition(position, beside: cursor) }
+        if let cursor, let position = facts.outboxPosition { outbox.position = ReplicaState.outboxPosition(position, beside: cursor) }
         return State(
             outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity),
             cursor: cursor, part: part,
@@ -383,11 +383,11 @@ public final class Replica: Sendable {
     /// Behind which time the first own event of this opening is made, so that none has a time that one had before, however far the wall clock is behind: by that a
     /// repeat is told from another event that says the same.
     ///
-    /// - Parameter last: the last time that was given, as far as is known. One far in the future was a wrong clock's.
-    private func beginClock(behind last: HLC) -> HLC {
+    /// - Parameter given: the last times that were given, as far as is known. One far in the future was a wrong clock's.
+    private func beginClock(behind given: [HLC]) -> HLC {
         let clock = store.log.clock
         let now = max(clock.milliseconds, options.execution.now().wallMilliseconds)
-        let behind = last.milliseconds > now + Self.clockLeadMax ? clock : max(clock, last)
+        let behind = given.reduce(clock) { $1.milliseconds > now + Self.clockLeadMax ? $0 : max($0, $1) }
         // A copy of this replica does not know what was given since it was made.
         return behind.rawValue < .max >> 1 ? HLC(rawValue: behind.rawValue + options.execution.random() & 0x7FFF) : behind
     }

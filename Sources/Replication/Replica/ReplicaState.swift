@@ -84,12 +84,11 @@ enum ReplicaState {
     }
 
     /// 0: it is not that of this cursor.
-    static func outboxPosition(_ bytes: [UInt8], beside cursor: Cursor) throws -> Position {
-        try bytes.withUnsafeBytes { bytes in
-            var reader = ByteReader(bytes)
-            let position = try reader.fixed64()
-            return try reader.fixed64() == cursor.incarnation && position <= cursor.position ? position : 0
-        }
+    static func outboxPosition(_ bytes: [UInt8], beside cursor: Cursor) -> Position {
+        guard bytes.count == 16 else { return 0 }
+        let (position, incarnation) = (bytes.prefix(8), bytes.suffix(8))
+        func number(_ bytes: ArraySlice<UInt8>) -> UInt64 { bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) } }
+        return number(incarnation) == cursor.incarnation && number(position) <= cursor.position ? number(position) : 0
     }
 
     static func cursor(_ bytes: [UInt8]) throws -> Cursor { try bytes.withUnsafeBytes { try Cursor(Fields($0)) } }

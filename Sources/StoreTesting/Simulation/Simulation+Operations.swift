@@ -120,8 +120,8 @@ extension Simulation {
                     if !events.isEmpty { try device.take(events, replica) }
                 }
             }
-            guard device.copy() else { return }
             device.isPartitioned = false
+            guard device.copy() else { return }
             world.after(world.random.within(2000...20_000)) { [self] in
                 if isHealing { return }
                 hub.restore { $0.last! }
