@@ -117,7 +117,8 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + (lookup?.submissions.count ?? 0) + left.count + filled.count
+            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + (lookup?.submissions.count ?? 0) + left.count
+            + filled.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 
