@@ -103,6 +103,42 @@ import Testing
         }
     }
 
+    /// What a peer pushes as made before its session.
+    private func pushed(_ content: Event.Content, in chat: ConversationID, at time: UInt64, _ replica: ReplicaID, _ counter: UInt64) -> PushedEvent {
+        let event = Event(conversation: chat, author: ada, content: content)
+        let origin = Origin(replica: replica, counter: counter, hlc: HLC(milliseconds: time))
+        let (envelope, body) = EventCodec.encode(
+            RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
+        return PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStandFrom: 1)
+    }
+
+    private func custom(_ number: UInt8) -> Event.Content { .custom(name: "x", payload: [number]) }
+
+    @Test("What is found long before a log's end is answered, alone and beside what is not found", arguments: [1, 2, 50])
+    func longAgo(_ logs: Int) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<logs { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            let peer = try await RawPeer(world.hub, ada)
+            peer.send(.push(chats.map { pushed(custom(1), in: $0, at: 1, peer.replica, 1) }))
+            try await eventually { peer.answers == logs }
+            for chat in chats where logs < 50 || chat == chats.max(by: { LogID.conversation($0) < .conversation($1) }) {
+                for number in 0..<300 { _ = try await world.hubStore.append(message("more \(number)", in: chat, by: bob)) }
+            }
+            for isAlone in [true, false] {
+                peer.forget()
+                let counter: UInt64 = isAlone ? 2 : 4
+                let again = chats.map { pushed(custom(1), in: $0, at: 1, peer.replica, counter) }
+                let others = isAlone ? [] : chats.map { pushed(custom(2), in: $0, at: 2, peer.replica, counter + 1) }
+                peer.send(.push(again + others))
+                try await eventually { peer.answers == again.count + others.count }
+                #expect(peer.accepted.map(\.isDuplicate) == again.map { _ in true } + others.map { _ in false })
+                #expect(peer.accepted.prefix(logs).allSatisfy { $0.seq == 2 })
+            }
+            peer.end()
+        }
+    }
+
     @Test("For that logs are read one by one, as far as a peer's allowance lasts; then it waits, and all is decided in order") func waiting() async throws {
         try await withWorld { options in
             // Nothing comes back by itself.
@@ -112,11 +148,7 @@ import Testing
             var chats: [ConversationID] = []
             for _ in 0..<3 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
             func pushed(_ chat: ConversationID, _ number: UInt8, _ counter: UInt64, _ replica: ReplicaID) -> PushedEvent {
-                let event = Event(conversation: chat, author: ada, content: .custom(name: "x", payload: [number]))
-                let origin = Origin(replica: replica, counter: counter, hlc: HLC(milliseconds: UInt64(number)))
-                let (envelope, body) = EventCodec.encode(
-                    RecordedEvent(log: event.log, seq: 0, position: 0, origin: origin, hlc: HLC(rawValue: 0), event: event, targetSeq: nil))
-                return PushedEvent(envelope: envelope, body: body, isFirstSending: true, mayStandFrom: 1)
+                self.pushed(custom(number), in: chat, at: UInt64(number), replica, counter)
             }
             let first = try await RawPeer(world.hub, ada)
             first.send(.push(chats.map { pushed($0, 1, 1, first.replica) }))

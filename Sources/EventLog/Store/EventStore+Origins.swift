@@ -2,8 +2,14 @@ extension EventStore {
     /// The last seq of a log that readers see; 0: none.
     func lastVisibleSeq(of log: LogID) throws -> Seq {
         try checkOpen()
-        let (_, first, positions) = tailPlaces(of: log)
-        return positions.isEmpty ? try archivedSeq(of: log) : first + Seq(positions.count) - 1
+        // The tail first: what a flush moves meanwhile is then seen in both places.
+        let visible = tail.snapshot.visible
+        let seq = writer.withLock { writer -> Seq? in
+            guard let state = writer.known(log) else { return nil }
+            let count = Self.count(of: state.tail, upTo: visible)
+            return count > 0 ? state.tailFirstSeq + Seq(count) - 1 : nil
+        }
+        return try seq ?? archivedSeq(of: log)
     }
 
     /// Who made each of a log's visible events, ascending, until the closure says false. Decompresses no texts.

@@ -138,7 +138,7 @@ extension EventStore {
     }
 
     /// How many of ascending positions are at or before one.
-    private static func count(of positions: [Position], upTo position: Position) -> Int {
+    static func count(of positions: [Position], upTo position: Position) -> Int {
         var low = 0
         var high = positions.count
         while low < high {

@@ -4,21 +4,25 @@
 /// what a hub seems to have lost, may send one under a new origin, and know nothing of the older. Its author, its content and the clock with which it was made
 /// stay the same.
 struct TwinKey: Hashable {
+    let hlc: HLC
     private let log: LogID
-    private let hlc: HLC
     private let conversation: ConversationID
     private let author: UserID
     private let kind: UInt32
     private let message: MessageID?
+    /// Its digest, where it is longer than that: many keys may be kept at once.
     private let body: [UInt8]
     private let newer: NewerFields?
+    /// Bytes of the body.
+    let size: Int
 
     private init(_ event: Event, _ hlc: HLC, _ newer: NewerFields?) {
         var bytes = ByteBuffer()
         // Texts of other bytes are others, even where they look alike.
         event.encodeBody(into: &bytes)
         (log, self.hlc, conversation, author) = (event.log, hlc, event.conversation, event.author)
-        (kind, message, body, self.newer) = (event.kindNumber, event.references.message, bytes.array(), newer)
+        (kind, message, self.newer, size) = (event.kindNumber, event.references.message, newer, bytes.count)
+        body = size <= Hash256.byteCount ? bytes.array() : SHA256Hasher.digest(nil, bytes.bytes, UnsafeRawBufferPointer(start: nil, count: 0)).bytes
     }
 
     /// `nil`: it has no origin, or a log knows it again by what it says.
@@ -34,8 +38,8 @@ struct TwinKey: Hashable {
     }
 
     /// What it takes to read and compare it, in events.
-    fileprivate var cost: Int { Self.costMin + body.count / 64 }
-    fileprivate static let costMin = 64
+    fileprivate var cost: Int { Self.costMin + size / 64 }
+    static let costMin = 64
 }
 
 /// What a peer's submissions had a store read of its logs to find them under other origins: so that it is read once.
@@ -82,30 +86,38 @@ package struct TwinMemory: Sendable {
 
 extension EventStore {
     /// Notes in submissions of a log that may stand under other origins what is found of them. Reads no texts but of what has the same clock.
-    func recallTwins(_ search: TwinSearch, _ submissions: inout [Submission], _ memory: inout TwinMemory) throws -> Effort {
+    ///
+    /// - Parameters:
+    ///   - memory: of whoever submits them.
+    ///   - limit: how many events are read, about. It is gone on from there next time.
+    func recallTwins(_ search: inout TwinSearch, _ submissions: inout [Submission], _ memory: inout TwinMemory, limit: Int) throws -> Effort {
         var effort = Effort(events: 4 + search.indices.count)
-        let log = search.log, indices = search.indices.filter { submissions[$0].twin?.event == nil }
+        let indices = search.open(submissions)
+        if indices.isEmpty { return effort }
         // Before all is read: what comes meanwhile is the writer's.
-        let last = try lastVisibleSeq(of: log)
+        let last = try lastVisibleSeq(of: search.log)
+        let start = indices.map { submissions[$0].twin?.through ?? 0 }.min()!
+        var end = start
         // Where it is known that whoever asks took no part, nothing is read: it would take longer than of a log that is not there.
-        let unrecorded = indices.map { submissions[$0].twin?.through ?? 0 }.min() ?? last
-        if unrecorded < last {
+        if start < last, search.goal != nil || start == 0 || last > start + TwinSearch.few {
             let position = indices.map { submissions[$0].mayStandBehind! }.min()!
-            let known = try known(of: log, behind: position, from: unrecorded + 1, through: last, &memory, &effort)
-            for (time, indices) in Dictionary(grouping: indices, by: { submissions[$0].origin!.hlc.rawValue }) {
-                try find(indices, among: known.seqs(at: time), &submissions, &effort)
-            }
-            memory.put(known, of: log)
+            let known = try known(of: search.log, behind: position, from: start + 1, through: last, limit: limit, &memory, &effort)
+            let reach = min(last, known.through)
+            end = reach > start ? try find(indices, among: known, (start + 1)...reach, &submissions, limit: limit, &effort) : start
+            memory.put(known, of: search.log)
+            search.goal = last
+        } else {
+            search.goal = start
         }
-        for index in indices where submissions[index].twin?.event == nil {
-            submissions[index].twin = Recall(through: max(last, submissions[index].twin?.through ?? 0), event: nil)
+        for index in search.open(submissions) {
+            submissions[index].twin = Recall(through: max(end, submissions[index].twin?.through ?? 0), found: nil)
         }
         return effort
     }
 
     /// What a log has behind a position, as remembered and read.
     private func known(
-        of log: LogID, behind position: Position, from start: Seq, through last: Seq, _ memory: inout TwinMemory, _ effort: inout Effort
+        of log: LogID, behind position: Position, from start: Seq, through last: Seq, limit: Int, _ memory: inout TwinMemory, _ effort: inout Effort
     ) throws -> TwinMemory.Known {
         var known: TwinMemory.Known
         if let held = memory.take(log), held.position <= position, held.start <= start {
@@ -117,8 +129,8 @@ extension EventStore {
             known = TwinMemory.Known(position: position, start: start, through: max(first, start) - 1)
         }
         guard known.through < last else { return known }
-        let before = known.stamps.count
-        try forEachVisible(of: log, from: known.through + 1, through: last) { run, place in
+        let before = known.stamps.count, end = last - known.through > Seq(limit) ? known.through + Seq(limit) : last
+        try forEachVisible(of: log, from: known.through + 1, through: end) { run, place in
             effort.events += 1
             let item = run.events[place]
             if !(Event.Kind(rawValue: item.kind)?.isKnownByContent ?? true), !item.isErased {
@@ -133,24 +145,33 @@ extension EventStore {
             }
             return true
         }
-        known.through = last
+        known.through = end
         if known.stamps.count > before { known.stamps.sort { ($0.time, $0.seq) < ($1.time, $1.seq) } }
         return known
     }
 
-    /// Finds submissions of one clock among events of that, each of which is read once for all of them.
-    private func find(_ indices: [Int], among seqs: some Sequence<Seq>, _ submissions: inout [Submission], _ effort: inout Effort) throws {
-        var rest: [TwinKey: [Int]] = [:]
-        for seq in seqs {
-            if rest.isEmpty { rest = Dictionary(grouping: indices) { TwinKey(submissions[$0])! } }
+    /// Finds submissions among the events of their clocks, each of which is read once for all of them. Returns up to where it looked.
+    private func find(
+        _ indices: [Int], among known: TwinMemory.Known, _ range: ClosedRange<Seq>, _ submissions: inout [Submission], limit: Int, _ effort: inout Effort
+    ) throws -> Seq {
+        let times = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
+        let found = times.keys.flatMap { time in known.seqs(at: time).filter { range.contains($0) }.map { (seq: $0, time: time) } }.sorted { $0.seq < $1.seq }
+        var keys: [UInt64: [TwinKey: [Int]]] = [:]
+        var isFirst = true
+        for (seq, time) in found {
+            guard isFirst || effort.events < limit else { return seq - 1 }
+            isFirst = false
+            if keys[time] == nil { keys[time] = Dictionary(grouping: times[time]!) { TwinKey(submissions[$0])! } }
             guard let event = try event(in: submissions[indices[0]].event.log, at: seq) else { continue }
             let key = TwinKey(event)
             effort.events += key?.cost ?? TwinKey.costMin
             guard let key else { continue }
-            for index in rest[key] ?? [] where submissions[index].twin?.event == nil && event.position > submissions[index].mayStandBehind! {
-                submissions[index].twin = Recall(through: seq, event: event)
+            for index in keys[time]![key] ?? [] where submissions[index].twin?.found == nil && event.position > submissions[index].mayStandBehind! {
+                let receipt = Receipt(seq: seq, position: event.position, hlc: event.hlc, isDurable: true)
+                submissions[index].twin = Recall(through: seq, found: Recalled(receipt: receipt, isSame: true, isOfSameTime: true))
             }
         }
+        return range.upperBound
     }
 }
 
@@ -169,29 +190,8 @@ extension TwinMemory.Known {
 extension Submission {
     /// Whether it has to be looked for under other origins: it may stand there, and is not known under one that it names.
     var mayHaveTwin: Bool {
-        guard mayStandBehind != nil, let origin, !event.isKnownByContent, recall?.event == nil else { return false }
-        if let former = formerRecall?.event, former.origin.hlc == origin.hlc, isSame(as: former, isOfSameTime: true) { return false }
+        guard mayStandBehind != nil, origin != nil, !event.isKnownByContent, recall?.found == nil else { return false }
+        if let former = formerRecall?.found, former.isOfSameTime, former.isSame { return false }
         return !PlantedBug.forgetTwins.isPlanted
-    }
-
-    /// Whether an event is the one that was recorded. Of an erased one the envelope and its time tell.
-    func isSame(as recorded: RecordedEvent, isOfSameTime: Bool) -> Bool {
-        guard recorded.event.author == event.author, recorded.event.kindNumber == event.kindNumber, recorded.event.references == event.references,
-            Self.isSame(recorded.newer, newer)
-        else { return false }
-        if recorded.isErased { return isOfSameTime }
-        var old = ByteBuffer()
-        var new = ByteBuffer()
-        recorded.encodeBody(into: &old)
-        event.encodeBody(into: &new)
-        if let newer { new.put(newer.body) }
-        // The body of a preference tells its conversation as well.
-        return recorded.event.conversation == event.conversation && old.bytes.elementsEqual(new.bytes)
-    }
-
-    /// Of the envelope: erasing a body takes the rest.
-    private static func isSame(_ old: NewerFields?, _ new: NewerFields?) -> Bool {
-        guard let old else { return new?.envelope.isEmpty ?? true }
-        return new.map(old.isSameEnvelope) ?? old.envelope.isEmpty
     }
 }

@@ -42,7 +42,7 @@ public struct Submission: Sendable {
 
     /// Says that among a log's events up to a seq none is this, under whatever origin: then it is not looked for there.
     package mutating func isUnrecorded(through seq: Seq) {
-        recall = Recall(through: seq, event: nil)
+        recall = Recall(through: seq, found: nil)
         (formerRecall, twin) = (recall, recall)
     }
 

@@ -72,10 +72,9 @@ extension Writer {
             case .duplicate: break
             }
         }
-        if let recorded = try recall?.event ?? find(origin, in: state, after: recall?.through ?? 0) {
-            let isOfSameTime = recorded.origin.hlc == origin.hlc
-            if isOfSameTime || !submission.comparesTimes, submission.isSame(as: recorded, isOfSameTime: isOfSameTime) { return .duplicate(recorded.seq) }
-            return .refuse(Refusal(.originConflict, "recorded at seq \(recorded.seq) with other content, or of another time"))
+        if let found = try found(recall, submission, origin, state) {
+            if found.isOfSameTime || !submission.comparesTimes, found.isSame { return .duplicate(found.receipt.seq) }
+            return .refuse(Refusal(.originConflict, "recorded at seq \(found.receipt.seq) with other content, or of another time"))
         }
         // It was refused, or a duplicate of something: another event's answer, if this one is new.
         if isFirstSending { return .refuse(Refusal(.originConflict, "used before for another event")) }
@@ -96,6 +95,12 @@ extension Writer {
         }
     }
 
+    /// What an origin's event is, as far as a submission knows; else it is looked for.
+    private func found(_ recall: Recall?, _ submission: borrowing Submission, _ origin: Origin, _ state: LogState) throws -> Recalled? {
+        if let found = recall?.found { return found }
+        return try find(origin, in: state, after: recall?.through ?? 0).map { Comparand($0).compared(with: submission) }
+    }
+
     /// Where the event stands under an origin that it had once, or may have.
     private func seqUnderOther(_ submission: borrowing Submission, _ origin: Origin) throws -> Seq? {
         try seqOfFormer(submission, origin) ?? seqOfTwin(submission)
@@ -106,44 +111,49 @@ extension Writer {
         guard let former = submission.former, former.counter > 0, let state = try state(of: submission.event.log),
             state.row.mark(of: former.replica) >= former.counter
         else { return nil }
-        let recall = submission.formerRecall
         let name = Origin(replica: former.replica, counter: former.counter, hlc: origin.hlc)
-        guard let recorded = try recall?.event ?? find(name, in: state, after: recall?.through ?? 0),
-            recorded.origin.hlc == origin.hlc, submission.isSame(as: recorded, isOfSameTime: true)
-        else { return nil }
-        return recorded.seq
+        guard let found = try found(submission.formerRecall, submission, name, state), found.isOfSameTime, found.isSame else { return nil }
+        return found.receipt.seq
     }
 
     /// Where the event stands under any other origin, of what was looked up before (`OriginIndex.recallTwins`). What came since is read once in a frame.
     private func seqOfTwin(_ submission: borrowing Submission) throws -> Seq? {
         guard let position = submission.mayStandBehind, let twin = submission.twin, !PlantedBug.forgetTwins.isPlanted else { return nil }
-        if let event = twin.event { return event.seq }
+        if let found = twin.found { return found.receipt.seq }
         guard let key = TwinKey(submission), let state = try state(of: submission.event.log) else { return nil }
-        if let found = try twins(in: state, after: twin.through)[key], found.position > position { return found.seq }
-        return frameTwins[key]?.seq
+        return try seqOfTwin(key, behind: position, in: state, after: twin.through) ?? frameTwins[key]?.seq
     }
 
-    /// What a log has behind a seq and before the frame that is being built: while the submission was looked for, others came.
-    private func twins(in state: LogState, after seq: Seq) throws -> [TwinKey: Place] {
-        func isEarlier(_ seq: Seq) -> Bool { seq <= state.row.seq && state.position(of: seq).map { $0 < frameStart } ?? true }
-        guard isEarlier(seq + 1) else { return [:] }
+    /// Where it stands behind a seq and before the frame that is being built: while the submission was looked for, others came.
+    private func seqOfTwin(_ key: TwinKey, behind position: Position, in state: LogState, after seq: Seq) throws -> Seq? {
+        try noteEarlier(in: state, after: seq)
         let log = state.row.id
-        if let known = earlierTwins[log], known.after <= seq { return known.twins }
-        var found: [TwinKey: Place] = [:]
+        for place in earlierTwins[log]?.places[key.hlc] ?? [] where place.seq > seq && place.position > position {
+            if earlierTwins[log]!.keys[place.seq] == nil { earlierTwins[log]!.keys[place.seq] = .some(try event(of: state, at: place.seq).flatMap { TwinKey($0) }) }
+            if earlierTwins[log]!.keys[place.seq] == key { return place.seq }
+        }
+        return nil
+    }
+
+    /// Reads once, for all submissions of a frame, of what time the events are that came so. No texts: they may be large, and all others wait.
+    private func noteEarlier(in state: LogState, after seq: Seq) throws {
+        func isEarlier(_ seq: Seq) -> Bool { seq <= state.row.seq && state.position(of: seq).map { $0 < frameStart } ?? true }
+        let log = state.row.id
+        if !isEarlier(seq + 1) { return }
+        if let known = earlierTwins[log], known.after <= seq { return }
+        var found = EarlierTwins(after: seq)
         var next = seq + 1
         while isEarlier(next) {
-            if try isWithoutName(next, in: state), let event = try event(of: state, at: next), let key = TwinKey(event) {
-                found[key] = Place(seq: next, position: event.position)
+            if let envelope = try tailEnvelope(of: next, in: state) {
+                if !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true), let position = state.position(of: next) {
+                    found.places[envelope.origin.hlc, default: []].append(Place(seq: next, position: position))
+                }
+            } else if let event = try event(of: state, at: next), let key = TwinKey(event) {
+                found.places[key.hlc, default: []].append(Place(seq: next, position: event.position))
             }
             next += 1
         }
-        earlierTwins[log] = (seq, found)
-        return found
-    }
-
-    private func isWithoutName(_ seq: Seq, in state: LogState) throws -> Bool {
-        guard let envelope = try tailEnvelope(of: seq, in: state) else { return true }
-        return !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true)
+        earlierTwins[log] = found
     }
 
     /// Keeps in mind what a frame has that may come again in it.
@@ -155,8 +165,8 @@ extension Writer {
 
     /// The receipt of a submission that is a repeat of what was looked up before, or of what this frame has.
     func knownReceipt(of submission: borrowing Submission, at seq: Seq) -> Receipt? {
-        for case let known? in [submission.recall?.event, submission.formerRecall?.event, submission.twin?.event] where known.seq == seq {
-            return Receipt(seq: seq, position: known.position, hlc: known.hlc, isDurable: true)
+        for case let known? in [submission.recall?.found, submission.formerRecall?.found, submission.twin?.found] where known.receipt.seq == seq {
+            return known.receipt
         }
         guard submission.mayStandBehind != nil, let receipt = TwinKey(submission).flatMap({ frameTwins[$0] }), receipt.seq == seq else { return nil }
         return receipt

@@ -256,7 +256,7 @@ final class Writer {
     }
 
     /// The event that a replica made as its how-many-eth of this log. Reads the log behind `known`, up to which it is not: under the writer's lock, so
-    /// who lets peers ask looks it up before (`OriginIndex.recall`).
+    /// who lets peers ask looks it up before (`SubmissionLookup`).
     func find(_ origin: Origin, in state: LogState, after known: Seq = 0) throws -> RecordedEvent? {
         var first: Seq = 1
         // The same one again, as from a peer that repeats itself, is found at once.
@@ -306,7 +306,16 @@ final class Writer {
     /// What it has that may come again under another origin.
     var frameTwins: [TwinKey: Receipt] = [:]
     /// The same of what came in the frames before it, as far as it was looked for since.
-    var earlierTwins: [LogID: (after: Seq, twins: [TwinKey: Place])] = [:]
+    var earlierTwins: [LogID: EarlierTwins] = [:]
+
+    /// By their times, where they stand; and what they are, of those that were read.
+    struct EarlierTwins {
+        var after: Seq
+        var places: [HLC: [Place]] = [:]
+        var keys: [Seq: TwinKey?] = [:]
+
+        init(after seq: Seq) { after = seq }
+    }
 
     /// Where an event stands.
     struct Place {

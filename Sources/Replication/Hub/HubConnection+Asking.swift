@@ -43,10 +43,17 @@ extension HubConnection {
     /// What waited for the allowance, or for the transport.
     func goOn() {
         guard session.isOpen else { return }
-        if !questions.isEmpty { answer() }
-        lookOn()
+        goOnReading()
         decideNext()
         if !screen.isEmpty || isClogged || awaitsAllowance || awaitsFilling { pump() }
+    }
+
+    /// What is asked and what is pushed share the allowance: each has it first in turn.
+    func goOnReading() {
+        looksFirst.toggle()
+        if looksFirst { lookOn() }
+        if !questions.isEmpty { answer() }
+        if !looksFirst { lookOn() }
     }
 
     func answer() {

@@ -20,62 +20,74 @@ extension HubConnection {
             decisions.append((decision, push.bytes))
         }
         pushes.removeFirst(decisions.count)
-        do {
-            // How long it takes to look through a log must not tell a stranger that there is one.
-            for index in submissions.indices where submissions[index].restsOn > 0 {
-                guard let origin = submissions[index].origin else { continue }
-                let base = PushedName(log: submissions[index].event.log, replica: origin.replica, counter: submissions[index].restsOn)
-                submissions[index].isBaseRefused = refusedNames.contains(base)
-            }
-            for index in submissions.indices where !identity.isService {
-                guard case .conversation(let id) = submissions[index].event.log, let seq = hub.withIndex({ $0.seqWithout(identity.user, in: id) }) else {
-                    continue
-                }
-                submissions[index].isUnrecorded(through: seq)
-            }
-            if !submissions.isEmpty { allowance.spend(try hub.origins.recall(&submissions)) }
-        } catch {
-            return guarded { throw error }
+        for index in submissions.indices where submissions[index].restsOn > 0 {
+            guard let origin = submissions[index].origin else { continue }
+            let base = PushedName(log: submissions[index].event.log, replica: origin.replica, counter: submissions[index].restsOn)
+            submissions[index].isBaseRefused = refusedNames.contains(base)
         }
-        lookup = Lookup(decisions: decisions, submissions: submissions, searches: hub.origins.searches(among: submissions))
+        // How long it takes to look through a log must not tell a stranger that there is one.
+        let lookup = SubmissionLookup(submissions) { [hub] id in identity.isService ? nil : hub.withIndex { $0.seqWithout(identity.user, in: id) } }
+        asked = Asked(decisions: decisions, lookup: lookup)
         lookOn()
     }
 
-    /// Looks for what may stand under other origins, log by log as far as the allowance lasts, then has all decided.
+    /// Looks up what was pushed as far as the allowance lasts, much of it in turns, then has all decided.
     func lookOn() {
-        guard let identity = session.who else { return }
-        do {
-            while let search = try nextSearch() {
-                guard allowance.isLeft(at: now) else { return }
-                lookup!.done += 1
-                allowance.spend(try hub.origins.recallTwins(search, &lookup!.submissions, &twins))
-            }
-            guard var found = lookup else { return }
-            lookup = nil
-            // Now: who may open the history may have changed while others were looked for.
-            for index in found.submissions.indices where !identity.isService {
-                if try hub.opensHistory(found.submissions[index].event, by: identity.user) {
-                    found.submissions[index].objection = Refusal(.forbidden, "history")
+        allowance.beginSlice(isShort: !hasTurn)
+        while asked != nil, session.isOpen {
+            do {
+                var effort = Effort()
+                defer { allowance.spend(effort) }
+                guard let log = try asked!.lookup.next(hub.origins, &effort) else { return try decideWhatWasLookedUp() }
+                if stuckLogs.contains(log) {
+                    asked!.lookup.giveUp()
+                    continue
                 }
+                guard allowance.isLeft(at: now) else { return }
+                guard allowance.isSliceLeft, try hasTurn || !asked!.lookup.isLong(hub.origins) else { return takeTurn() }
+                do {
+                    effort.events += try asked!.lookup.read(hub.origins, &twins, limit: allowance.sliceLeft).events
+                } catch let error as EventLogError where error.code == .damaged {
+                    // Of other logs all is decided.
+                    noteDamage(of: log, error)
+                    asked!.lookup.giveUp()
+                }
+            } catch {
+                return guarded { throw error }
             }
-            decide(PushBatch(found.decisions, found.submissions))
-        } catch {
-            guarded { throw error }
         }
     }
 
-    /// The log to be looked through next; `nil`: none is left, and what came to the others meanwhile is little.
-    private func nextSearch() throws -> TwinSearch? {
-        guard let lookup else { return nil }
-        if lookup.done < lookup.searches.count { return lookup.searches[lookup.done] }
-        // Little has to be read of what was read before.
-        return try lookup.searches.first { try hub.origins.isStale($0, lookup.submissions) }
+    private func decideWhatWasLookedUp() throws {
+        guard let found = asked, let identity = session.who else { return }
+        asked = nil
+        var submissions = found.lookup.submissions
+        // Now: who may open the history, and for whom the peer may write, may have changed while others were looked for.
+        for index in submissions.indices where !identity.isService {
+            if submissions[index].event.author != identity.user {
+                submissions[index].objection = Refusal(.forbidden, "the author is not the token's user")
+                continue
+            }
+            do {
+                if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
+            } catch let error as EventLogError where error.code == .damaged {
+                noteDamage(of: submissions[index].event.log, error)
+            }
+        }
+        decide(PushBatch(found.decisions, submissions))
+    }
+
+    /// Nothing more is decided of a log of which something cannot be read, in this session: a lane is handled in order.
+    private func noteDamage(of log: LogID, _ error: EventLogError) {
+        hub.options.log("\(error)")
+        isDamaged = true
+        stuckLogs.insert(log)
     }
 
     /// Has the store decide what of a batch it was not asked yet.
     private func decide(_ batch: PushBatch) {
         var batch = batch
-        guard let part = batch.next(&fullLogs) else { return decided(batch) }
+        guard let part = batch.next(&stuckLogs) else { return decided(batch) }
         let submissions = part.map { index in
             var submission = batch.submissions[index]
             submission.isBehindConflict = isBehindConflict(submission)
@@ -91,8 +103,10 @@ extension HubConnection {
                     noteConflicts(outcomes, of: submissions)
                     hub.endShortage(of: part.map { batch.submissions[$0] })
                 case .failure(let error as EventLogError) where error.code == .diskFull:
-                    if let alone = batch.hadNoRoom(for: part, &fullLogs) { hub.noteShortage(of: batch.submissions[alone], error) }
+                    if let alone = batch.hadNoRoom(for: part, &stuckLogs) { hub.noteShortage(of: batch.submissions[alone], error) }
                     hub.noteStore()
+                case .failure(let error as EventLogError) where error.code == .damaged:
+                    if let alone = batch.failed(part) { noteDamage(of: batch.submissions[alone].event.log, error) }
                 // Not answered: the replica will ask again, which is safe (I3).
                 case .failure(let error): return guarded { throw error }
                 }
@@ -117,7 +131,7 @@ extension HubConnection {
     private func decided(_ batch: PushBatch) {
         isPushing = false
         guard let identity = session.who else { return }
-        if fullSince == nil, !fullLogs.isEmpty { fullSince = now }
+        if stuckSince == nil, !stuckLogs.isEmpty { stuckSince = now }
         for (decision, bytes, outcomes) in batch.decided {
             var answers = decision.answers(outcomes) { isStranger(to: $0) }
             noteRefused(answers.refused)
@@ -136,7 +150,7 @@ extension HubConnection {
             perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         }
         // Names that a peer makes up must not be gathered for ever.
-        if fullLogs.count > Self.fullLogsMax { return endFull() }
+        if stuckLogs.count > Self.stuckLogsMax { return endStuck() }
         // Behind the answers: the peer begins anew, under another id.
         if conflicts.count > Self.conflictsMax {
             return perform(session.end(Bye(.overloaded, "too many counters turned out to be other events'", retryAfterMilliseconds: 0)))
@@ -159,14 +173,16 @@ extension HubConnection {
 
     private static let refusedNamesMax = 1024
 
-    /// Ends the session some time after there was no room for something, so that it is sent again.
-    func endIfFull() {
-        if let fullSince, now.milliseconds(since: fullSince) >= Self.fullMilliseconds { endFull() }
+    /// Ends the session some time after something could not be decided, so that it is sent again.
+    func endIfStuck() {
+        if let stuckSince, now.milliseconds(since: stuckSince) >= Self.stuckMilliseconds { endStuck() }
     }
 
-    private func endFull() { perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
+    private func endStuck() { perform(session.end(isDamaged ? Self.damaged : Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
 
-    private static let fullMilliseconds: UInt64 = 60_000, fullLogsMax = 4096, conflictsMax = 1024
+    static let damaged = Bye(.internalError, "bytes of the hub's store are damaged: its log says which", retryAfterMilliseconds: 5000)
+
+    private static let stuckMilliseconds: UInt64 = 60_000, stuckLogsMax = 4096, conflictsMax = 1024
 
     /// Reading an event to compare it costs about as much as hashing so many.
     private static let duplicateCost = 64

@@ -150,7 +150,7 @@ extension HubConnection {
             guard let piece = next else {
                 if !screen.isEmpty { continue }
                 isBehind = false
-                if questions.isEmpty { turns = 0 }
+                if questions.isEmpty, asked == nil { turns = 0 }
                 return tellPosition()
             }
             allowance.spend(Effort(events: piece.readAgain))

@@ -18,8 +18,10 @@ public final class HubConnection: @unchecked Sendable {
     var replica = ReplicaID(high: 0, low: 0)
     /// What was read to find what the peer pushes under other origins.
     var twins = TwinMemory()
-    /// PUSHes of which some events have still to be looked for so, before they are decided.
-    var lookup: Lookup?
+    /// PUSHes of which some events have still to be looked up before they are decided.
+    var asked: Asked?
+    /// Whether these have the allowance before what the peer asks, next time.
+    var looksFirst = false
     /// Logs of which the peer was told the head and has not said yet from where on it wants them. Nothing is caught up before it asks for such a log
     /// through that seq; of 0 any question will do.
     var offered: [LogID: Seq] = [:]
@@ -48,13 +50,15 @@ public final class HubConnection: @unchecked Sendable {
     var awaitsFilling = false
     var pushes: [(events: [PushedEvent], bytes: Int)] = []
     var isPushing = false
-    /// Logs of which an event had no room on the disk: of these nothing more is decided in this session.
-    var fullLogs: Set<LogID> = []
+    /// Logs of which an event had no room on the disk, or something cannot be read: of these nothing more is decided in this session.
+    var stuckLogs: Set<LogID> = []
     /// What of this session's PUSHes was refused.
     var refusedNames: Set<PushedName> = []
     /// Lanes of which a counter turned out to be another event's: the peer writes them anew from there.
     var conflicts: [PushedLane: UInt64] = [:]
-    var fullSince: Instant?
+    var stuckSince: Instant?
+    /// Whether one of them cannot be read.
+    var isDamaged = false
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []
     var allowance: WorkAllowance
@@ -74,13 +78,9 @@ public final class HubConnection: @unchecked Sendable {
     private var hasEnded = false
     let inbox = Monitor(Inbox())
 
-    struct Lookup {
+    struct Asked {
         var decisions: [(decision: PushDecision, bytes: Int)]
-        var submissions: [Submission]
-        /// Of each log of which something may stand there.
-        var searches: [TwinSearch]
-        /// So many of these were made.
-        var done = 0
+        var lookup: SubmissionLookup
     }
 
     /// What others leave here: which logs have events that the peer may lack.
@@ -117,7 +117,7 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + fullLogs.count + refusedNames.count + conflicts.count + twins.footprint + (lookup?.submissions.count ?? 0) + left.count
+            + mailbox.count + stuckLogs.count + refusedNames.count + conflicts.count + twins.footprint + (asked?.lookup.submissions.count ?? 0) + left.count
             + filled.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
@@ -155,7 +155,7 @@ public final class HubConnection: @unchecked Sendable {
     public func tick() {
         mailbox.post { [self] in
             perform(session.tick(at: now))
-            endIfFull()
+            endIfStuck()
             goOn()
         }
     }
@@ -191,7 +191,7 @@ public final class HubConnection: @unchecked Sendable {
                     awaitsTurn = false
                     hasTurn = true
                     self.turns += 1
-                    if !questions.isEmpty { answer() }
+                    goOnReading()
                     pump()
                     hasTurn = false
                 }
@@ -242,7 +242,7 @@ public final class HubConnection: @unchecked Sendable {
         hub.left(self, session.who)
         feed = Feed()
         pushes = []
-        (twins, lookup) = (TwinMemory(), nil)
+        (twins, asked) = (TwinMemory(), nil)
         questions = []
         screen = []
         (left, filled) = ([], [])
@@ -260,7 +260,7 @@ public final class HubConnection: @unchecked Sendable {
             perform(session.end(Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 60_000)))
         } catch let error as EventLogError where error.code == .damaged {
             hub.options.log("\(error)")
-            perform(session.end(Bye(.internalError, "bytes of the hub's store are damaged: its log says which", retryAfterMilliseconds: 5000)))
+            perform(session.end(Self.damaged))
         } catch {
             // That nothing can be written any more is told once, not to each peer anew.
             if (error as? EventLogError)?.code == .unknownOutcome { hub.noteStore() } else { hub.options.log("\(error)") }

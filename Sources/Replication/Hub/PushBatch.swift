@@ -21,14 +21,14 @@ struct PushBatch {
 
     /// The submissions to ask the store about next; `nil`: all is told.
     ///
-    /// - Parameter fullLogs: those of which something had no room; what is given up here is added.
-    mutating func next(_ fullLogs: inout Set<LogID>) -> [Int]? {
+    /// - Parameter stuckLogs: those of which nothing more is decided; what is given up here is added.
+    mutating func next(_ stuckLogs: inout Set<LogID>) -> [Int]? {
         while let part = parts.popLast() {
             let tried = part.filter { index in
                 let event = submissions[index].event
-                if fullLogs.contains(event.log) { return false }
+                if stuckLogs.contains(event.log) { return false }
                 guard least < .max, Self.bytes(event) >= least else { return true }
-                fullLogs.insert(event.log)
+                stuckLogs.insert(event.log)
                 return false
             }
             if !tried.isEmpty { return tried }
@@ -43,13 +43,19 @@ struct PushBatch {
     /// Nothing of a part was written: it is halved until what has no room stands alone.
     ///
     /// Returns the place of an event that stood alone.
-    mutating func hadNoRoom(for part: [Int], _ fullLogs: inout Set<LogID>) -> Int? {
-        guard part.count > 1 else {
-            let event = submissions[part[0]].event
-            least = min(least, Self.bytes(event))
-            fullLogs.insert(event.log)
-            return part[0]
-        }
+    mutating func hadNoRoom(for part: [Int], _ stuckLogs: inout Set<LogID>) -> Int? {
+        guard let alone = failed(part) else { return nil }
+        let event = submissions[alone].event
+        least = min(least, Self.bytes(event))
+        stuckLogs.insert(event.log)
+        return alone
+    }
+
+    /// Nothing of a part was decided: it is halved until what was the matter with it stands alone.
+    ///
+    /// Returns the place of an event that stood alone.
+    mutating func failed(_ part: [Int]) -> Int? {
+        guard part.count > 1 else { return part[0] }
         parts.append(Array(part[(part.count / 2)...]))
         parts.append(Array(part[..<(part.count / 2)]))
         return nil

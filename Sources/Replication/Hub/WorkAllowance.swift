@@ -12,12 +12,15 @@ struct WorkAllowance: Sendable {
     /// What one peer is read at once, if others wait: a tenth of a second or less.
     static let sliceMax = 1 << 14
 
+    /// What is read without a turn.
+    private static let shortSliceMax = 1 << 10
+
     /// What one answer may leave to be made good, however much it took: a peer gives up who hears nothing for longer.
     static let secondsMax = 20
 
     private(set) var left = Self.eventsMax
     private var since: Instant
-    private var sliceLeft = 0
+    private(set) var sliceLeft = 0
 
     init(at now: Instant) { since = now }
 
@@ -31,7 +34,7 @@ struct WorkAllowance: Sendable {
         return left > 0
     }
 
-    mutating func beginSlice() { sliceLeft = Self.sliceMax }
+    mutating func beginSlice(isShort: Bool = false) { sliceLeft = isShort ? Self.shortSliceMax : Self.sliceMax }
 
     var isSliceLeft: Bool { sliceLeft > 0 }
 

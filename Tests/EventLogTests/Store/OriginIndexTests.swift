@@ -36,9 +36,9 @@ import Testing
         let index = OriginIndex(store: store), end = try store.lastVisibleSeq(of: .conversation(conversation(1)))
         var batch = [submission(ReplicaID(high: 9, low: 9), 50, 90_000)] + (1...9).map { submission(ReplicaID(high: 9, low: 9), 50 - $0, 90_000 + $0) }
         for place in 1...9 { batch[place].former = FormerOrigin(replica: ReplicaID(high: 9, low: 9), counter: 40 + UInt64(place)) }
-        _ = try index.recall(&batch)
-        #expect(batch.allSatisfy { $0.recall?.through == end && $0.recall?.event == nil })
-        #expect(batch.dropFirst().allSatisfy { $0.formerRecall?.through == end && $0.formerRecall?.event == nil })
+        _ = try look(&batch, index)
+        #expect(batch.allSatisfy { $0.recall?.through == end && $0.recall?.found == nil })
+        #expect(batch.dropFirst().allSatisfy { $0.formerRecall?.through == end && $0.formerRecall?.found == nil })
         let outcomes = try store.appendBlocking(batch)
         #expect(outcomes[0].isAccepted && !outcomes.dropFirst().contains { $0.isAccepted })
         try store.close()
@@ -137,7 +137,7 @@ import Testing
         asked.append(submission(lanes[0], 2, 1, isFirst: true))
         asked.append(submission(lanes[1], 3, 90_000, isFirst: true))
         var recalled = asked
-        #expect(try index.recall(&recalled).events > 0)
+        #expect(try look(&recalled, index).events > 0)
         #expect(recalled.allSatisfy { $0.recall != nil || $0.origin!.counter == 100_000 })
         let plain = try store.appendBlocking(asked)
         #expect(try store.appendBlocking(recalled) == plain)
@@ -146,7 +146,7 @@ import Testing
         var late = [submission(lanes[2], 200_000, 80_000)]
         var effort = Effort()
         let (_, through) = try index.find(lanes[2], 200_000, in: .conversation(conversation(1)), &effort)
-        late[0].recall = Recall(through: through, event: nil)
+        late[0].recall = Recall(through: through, found: nil)
         let receipt = try #require(try store.appendBlocking(late)[0].receipt)
         #expect(try store.appendBlocking(late) == [.duplicate(receipt)])
         try store.close()

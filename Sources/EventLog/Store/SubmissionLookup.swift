@@ -1,0 +1,212 @@
+/// Looks up submissions before the writer is asked, who decides: then it has next to nothing to read of what is old while all others wait for it.
+///
+/// Two things are looked for, log by log: what was recorded under the origins that submissions name, where their lanes' marks say that these were handled
+/// before; then what may stand under other origins (`TwinKey`). That goes in pieces, as much may have to be read. When anything was read, all is asked once
+/// more for what came meanwhile, until that is little.
+package struct SubmissionLookup: Sendable {
+    package private(set) var submissions: [Submission]
+    /// Where the submissions of a log are among them.
+    private let places: [LogID: [Int]]
+    /// Up to which seq a conversation has nothing of whoever submits: there nothing is looked for, or how long that takes would tell that it is there.
+    private let seqWithout: @Sendable (ConversationID) -> Seq?
+    private var round = 0
+    /// Something was read in this round.
+    private var hasRead = false
+    /// Of this round, what was handled before.
+    private var repeats: [RepeatSearch] = []
+    /// Of this round, what may stand under other origins; `nil`: that is asked when the repeats are known.
+    private var twins: [TwinSearch]?
+    /// So many of them are through.
+    private var twinsDone = 0
+    private var unreadable: Set<LogID> = []
+
+    package init(_ submissions: [Submission], seqWithout: @escaping @Sendable (ConversationID) -> Seq? = { _ in nil }) {
+        self.submissions = submissions
+        self.seqWithout = seqWithout
+        places = Dictionary(grouping: submissions.indices) { submissions[$0].event.log }
+    }
+
+    /// The log of which something is to be read next; `nil`: all is known, and what came meanwhile is little.
+    ///
+    /// - Throws: `EventLogError` with code `damaged` or `closed`.
+    package mutating func next(_ index: OriginIndex, _ effort: inout Effort) throws -> LogID? {
+        while true {
+            if round > 0 {
+                if let search = repeats.last { return search.log }
+                if twins == nil { findTwins() }
+                while twinsDone < twins!.count {
+                    if try index.store.hasToRead(twins![twinsDone], submissions) { return twins![twinsDone].log }
+                    twinsDone += 1
+                }
+                if !hasRead { return nil }
+            }
+            round += 1
+            hasRead = false
+            if round > 1 { effort.events += submissions.count / 16 }
+            for log in places.keys { noteUnrecorded(in: log) }
+            repeats = try index.store.repeats(among: &submissions, places, isAgain: round > 1).filter { !unreadable.contains($0.log) }
+            (twins, twinsDone) = (nil, 0)
+        }
+    }
+
+    /// Whether reading of that log may take long, whatever the limit: an origin's log that was never asked for is read whole.
+    package func isLong(_ index: OriginIndex) throws -> Bool {
+        guard let search = repeats.last else { return false }
+        return try index.store.lastVisibleSeq(of: search.log) > 4096
+    }
+
+    /// Reads some of the log that `next` has told.
+    ///
+    /// - Parameters:
+    ///   - memory: of whoever submits.
+    ///   - limit: what that may take, about, in events; it is gone on from there next time.
+    /// - Throws: `EventLogError` with code `damaged` or `closed`.
+    package mutating func read(_ index: OriginIndex, _ memory: inout TwinMemory, limit: Int) throws -> Effort {
+        hasRead = true
+        if let search = repeats.last {
+            noteUnrecorded(in: search.log)
+            let effort = try index.recall(&repeats[repeats.count - 1], &submissions, limit: max(1, limit))
+            if repeats[repeats.count - 1].rest.isEmpty { repeats.removeLast() }
+            return effort
+        }
+        noteUnrecorded(in: twins![twinsDone].log)
+        return try index.store.recallTwins(&twins![twinsDone], &submissions, &memory, limit: max(1, limit))
+    }
+
+    /// Leaves out the log that `next` has told, of which something cannot be read.
+    package mutating func giveUp() {
+        if let search = repeats.popLast() {
+            unreadable.insert(search.log)
+        } else {
+            unreadable.insert(twins!.remove(at: twinsDone).log)
+        }
+    }
+
+    private mutating func findTwins() {
+        let groups = places.mapValues { $0.filter { submissions[$0].mayHaveTwin } }
+        // In an order that is the same each time.
+        twins = groups.filter { !$0.value.isEmpty && !unreadable.contains($0.key) }.sorted { $0.key < $1.key }
+            .map { TwinSearch(log: $0.key, indices: $0.value, goal: round > 1 ? 0 : nil) }
+    }
+
+    private mutating func noteUnrecorded(in log: LogID) {
+        guard case .conversation(let id) = log, let seq = seqWithout(id) else { return }
+        for index in places[log]! { submissions[index].isUnrecorded(through: seq) }
+    }
+}
+
+/// Submissions of one log whose origins were handled before.
+struct RepeatSearch {
+    let log: LogID
+    /// As they lie, the first one last: each run is decoded once.
+    var rest: [Repeat]
+
+    struct Repeat {
+        var index: Int
+        var replica: ReplicaID
+        var counter: UInt64
+        /// Whether this is the origin that the event had once.
+        var isFormer = false
+    }
+}
+
+/// Submissions of one log that may stand there under other origins.
+struct TwinSearch {
+    let log: LogID
+    let indices: [Int]
+    /// The log is read through this seq; `nil`: it was not looked at.
+    var goal: Seq?
+
+    /// So many events may have come since: the writer reads that they are not these.
+    static let few: Seq = 256
+
+    /// Those that were not found.
+    func open(_ submissions: [Submission]) -> [Int] { indices.filter { submissions[$0].twin?.found == nil } }
+}
+
+extension OriginIndex {
+    /// Notes in submissions of one log what is found of them, as far as the limit lasts, and takes those out of the search.
+    fileprivate func recall(_ search: inout RepeatSearch, _ submissions: inout [Submission], limit: Int) throws -> Effort {
+        var effort = Effort()
+        var comparand: Comparand?
+        while let known = search.rest.last, effort.events < limit {
+            let (seq, through) = try find(known.replica, known.counter, in: search.log, &effort)
+            // Who names one event again and again has it read once.
+            if comparand?.recorded.seq != seq { comparand = try seq.flatMap { try store.event(in: search.log, at: $0) }.map { Comparand($0) } }
+            let found = comparand?.compared(with: submissions[known.index])
+            effort.events += (comparand?.size ?? 0) / 64
+            // What is a repeat is paid for when it is answered so.
+            if let found, !found.isSame { effort.events += TwinKey.costMin }
+            let recall = Recall(through: through, found: found)
+            if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
+            search.rest.removeLast()
+        }
+        return effort
+    }
+}
+
+extension EventStore {
+    /// Whether something is left to read of a log, or has come to it since it was read that the writer should not have to read.
+    fileprivate func hasToRead(_ search: TwinSearch, _ submissions: [Submission]) throws -> Bool {
+        guard let through = search.open(submissions).map({ submissions[$0].twin?.through ?? 0 }).min() else { return false }
+        guard let goal = search.goal, through >= goal else { return true }
+        return try lastVisibleSeq(of: search.log) > through + TwinSearch.few
+    }
+
+    /// Those of submissions that were handled before and whose answers are not kept beside the log.
+    ///
+    /// - Parameter isAgain: what was found to be absent long before the end that a log has by now is asked anew.
+    fileprivate func repeats(among submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws -> [RepeatSearch] {
+        try noteFresh(&submissions, places, isAgain: isAgain)
+        return try writer.withLock { writer in
+            var result: [RepeatSearch] = []
+            for (log, indices) in places {
+                guard let row = try writer.state(of: log)?.row else { continue }
+                var found: [RepeatSearch.Repeat] = []
+                for index in indices {
+                    guard let origin = submissions[index].origin else { continue }
+                    if let former = submissions[index].former, submissions[index].formerRecall == nil, former.counter > 0,
+                        row.mark(of: former.replica) >= former.counter
+                    {
+                        found.append(RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
+                    }
+                    guard submissions[index].recall == nil, let lane = row.lane(origin.replica), origin.counter <= row.lanes[lane].mark else { continue }
+                    switch row.lanes[lane].answer(to: origin.counter) {
+                    case .refused where !submissions[index].isFirstSending: continue
+                    case .duplicate where !submissions[index].isFirstSending && Writer.mayComeAgain(submissions[index].event): continue
+                    default: found.append(RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter))
+                    }
+                }
+                if found.isEmpty { continue }
+                result.append(RepeatSearch(log: log, rest: found.sorted { ($0.replica, $0.counter) > ($1.replica, $1.counter) }))
+            }
+            return result.sorted { $0.log > $1.log }
+        }
+    }
+
+    /// Notes in submissions that no event which is seen by now has their origins, where their lanes' marks say so: one before them may raise a mark, and the
+    /// writer would look through the log.
+    private func noteFresh(_ submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws {
+        // Of one that is alone in its log nothing is before it.
+        let logs = places.filter { isAgain || $0.value.count > 1 }
+        if logs.isEmpty { return try checkOpen() }
+        // Before the marks: those of what comes meanwhile are higher.
+        let ends = try logs.keys.reduce(into: [LogID: Seq]()) { $0[$1] = try lastVisibleSeq(of: $1) }
+        try writer.withLock { writer in
+            for (log, indices) in logs {
+                guard let row = try writer.state(of: log)?.row, let end = ends[log], end > 0 else { continue }
+                let none = Recall(through: end, found: nil)
+                func renewed(_ recall: Recall?, _ counter: UInt64, _ replica: ReplicaID) -> Recall? {
+                    if let recall, recall.found != nil || recall.through + TwinSearch.few >= end { return recall }
+                    return counter > row.mark(of: replica) ? none : nil
+                }
+                for index in indices {
+                    guard let origin = submissions[index].origin else { continue }
+                    submissions[index].recall = renewed(submissions[index].recall, origin.counter, origin.replica)
+                    guard let former = submissions[index].former else { continue }
+                    submissions[index].formerRecall = renewed(submissions[index].formerRecall, former.counter, former.replica)
+                }
+            }
+        }
+    }
+}
