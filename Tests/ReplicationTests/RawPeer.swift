@@ -44,6 +44,14 @@ final class RawPeer: Sendable {
         connection.mailbox.post { [self] in connection.allowance.spend(Effort(events: connection.allowance.left - events)) }
     }
 
+    /// As if the peer had waited long enough to have as much read as ever, and as if so much time had passed that it is asked for.
+    func refill() {
+        connection.mailbox.post { [self] in
+            connection.allowance = WorkAllowance(at: connection.now)
+            connection.goOn()
+        }
+    }
+
     /// What it takes of its allowance to answer what is asked about a damaged run.
     func cost(of damaged: DamagedRun) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in

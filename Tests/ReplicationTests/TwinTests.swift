@@ -173,6 +173,96 @@ import Testing
         }
     }
 
+    @Test("A log that cannot be read holds up only what is pushed of it", arguments: [false, true], [false, true])
+    func unreadable(_ isRepeat: Bool, ofColumns: Bool) async throws {
+        try await withWorld { options in
+            let now = options.execution.now()
+            options.execution.now = { now }
+        } _: { world in
+            var peer = try await RawPeer(world.hub, ada)
+            var chats: [ConversationID] = [], ids: [ConversationID: MessageID] = [:]
+            // Runs of one log each.
+            for _ in 0..<2 {
+                let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+                chats.append(chat)
+                ids[chat] = try await world.hubStore.send("mine", to: chat, from: ada)
+                peer.forget()
+                peer.send(.push([pushed(custom(1), in: chat, at: 1, peer.replica, 1)]))
+                try await eventually { peer.answers == 1 }
+                for _ in 0..<3 { _ = try await world.hubStore.append(message(noise(400_000), in: chat, by: bob)) }
+                try world.hubStore.log.flush()
+            }
+            peer.end()
+            let told = Monitor("")
+            try world.reopenHub(log: { line in told.withLock { $0 += line } }) { path in
+                _ = try EventStore.damageRun(at: path, number: 0) { $0[ofColumns ? 100 : $0.count / 2] ^= 0x10 }
+            }
+            let (unreadable, other) = (chats[0], chats[1])
+            #expect(throws: EventLogError.self) { try world.hubStore.log.events(in: .conversation(unreadable)) }
+            // It does not ask for what it has.
+            peer = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
+            let counter: UInt64 = isRepeat ? 1 : 2
+            peer.forget()
+            peer.send(
+                .push([
+                    pushed(custom(1), in: unreadable, at: 1, peer.replica, counter), pushed(custom(1), in: other, at: 1, peer.replica, counter),
+                    pushed(custom(2), in: unreadable, at: 2, peer.replica, 3), pushed(custom(2), in: other, at: 2, peer.replica, 3),
+                ]))
+            try await eventually { peer.answers >= 2 }
+            peer.send(.push([pushed(custom(3), in: unreadable, at: 3, peer.replica, 4), pushed(custom(3), in: other, at: 3, peer.replica, 4)]))
+            try await eventually { peer.answers >= 3 }
+            #expect(peer.accepted.map(\.log) == [LogID](repeating: .conversation(other), count: 3) && peer.refused.isEmpty)
+            #expect(peer.accepted.map(\.isDuplicate) == [true, false, false])
+            #expect(told.withLock { !$0.isEmpty } && peer.bye == nil)
+            peer.end()
+            // What the writer reads.
+            peer = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
+            peer.forget()
+            peer.send(
+                .push(
+                    [unreadable, other].map {
+                        var edit = pushed(.messageEdited(message: ids[$0]!, text: "edited"), in: $0, at: 9, peer.replica, 9)
+                        edit.mayStandFrom = 0
+                        return edit
+                    }))
+            try await eventually { peer.accepted.contains { $0.log == .conversation(other) } }
+            #expect(peer.answers == (ofColumns ? 1 : 2) && peer.bye == nil)
+            peer.end()
+        }
+    }
+
+    @Test("A token that allows less than the last one holds for what is not decided yet") func narrowed() async throws {
+        try await withWorld { options in
+            let now = options.execution.now()
+            options.execution.now = { now }
+        } _: { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<2 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            var options = HubOptions { token, claimed, reply in reply(.success(Identity(user: claimed, isService: token.isEmpty))) }
+            options.execution.now = { [now = options.execution.now()] in now }
+            let hub = try Hub(store: world.hubStore, options: options)
+            let peer = try await RawPeer(hub, eve)
+            func push(_ counter: UInt64) { peer.send(.push(chats.map { pushed(custom(1), in: $0, at: counter, peer.replica, counter) })) }
+            push(1)
+            try await eventually { peer.answers == 2 }
+            #expect(peer.accepted.count == 2)
+            peer.forget()
+            // One log is read, the other waits, and the next PUSH does.
+            peer.spendAllBut(1)
+            push(2)
+            push(3)
+            peer.send(.token("less"))
+            peer.send(.ping(9))
+            try await eventually { peer.frames.contains(.pong(9)) }
+            #expect(peer.answers == 0)
+            peer.refill()
+            try await eventually { peer.answers == 4 }
+            #expect(peer.refused.map(\.code) == [String](repeating: "forbidden", count: 4))
+            peer.end()
+            hub.shutdown()
+        }
+    }
+
     @Test("What was made in a session stands nowhere, what was made before it behind a cursor of that time, until it has left")
     func saying() async throws {
         try await withWorld { world in

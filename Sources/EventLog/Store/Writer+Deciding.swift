@@ -129,7 +129,9 @@ extension Writer {
         try noteEarlier(in: state, after: seq)
         let log = state.row.id
         for place in earlierTwins[log]?.places[key.hlc] ?? [] where place.seq > seq && place.position > position {
-            if earlierTwins[log]!.keys[place.seq] == nil { earlierTwins[log]!.keys[place.seq] = .some(try event(of: state, at: place.seq).flatMap { TwinKey($0) }) }
+            if earlierTwins[log]!.keys[place.seq] == nil {
+                earlierTwins[log]!.keys[place.seq] = .some(try event(of: state, at: place.seq).flatMap { TwinKey($0) })
+            }
             if earlierTwins[log]!.keys[place.seq] == key { return place.seq }
         }
         return nil
