@@ -139,6 +139,7 @@ public final class ConversationStore: Sendable {
         case .accepted(let receipt), .duplicate(let receipt): return receipt
         case .refused(let refusal): throw refusal
         case .withdrawn: throw Refusal(.malformed, "another event of the batch was refused")
+        case .undecided(let text): throw EventLogError(.damaged, text)
         }
     }
 

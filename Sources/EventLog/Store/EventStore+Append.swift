@@ -306,7 +306,12 @@ extension EventStore {
         switch request.work {
         case .submissions(let submissions, let isAtomic):
             let checkpoint = isAtomic && submissions.count > 1 ? try writer.checkpoint(submissions, frame) : nil
+            var damages: [LogID: String] = [:]
             for index in submissions.indices {
+                if !damages.isEmpty, let damage = damages[submissions[index].event.log] {
+                    outcomes.append(.undecided(damage))
+                    continue
+                }
                 do {
                     switch try submissions.withUnsafeBufferPointer({ try lend($0.baseAddress! + index) { try writer.take($0, into: &frame) } }) {
                     case .accepted(var receipt):
@@ -326,7 +331,10 @@ extension EventStore {
                 } catch {
                     // A damaged past: nothing of an atomic batch stays; of another what stands before it does.
                     if let checkpoint { writer.restore(checkpoint, &frame) }
-                    throw error
+                    let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error as? EventLogError
+                    guard checkpoint == nil, submissions[index].leavesDamage, let typed, typed.code == .damaged else { throw error }
+                    damages[submissions[index].event.log] = typed.description
+                    outcomes.append(.undecided(typed.description))
                 }
             }
         case .adoption(let events, let secrets):

@@ -103,7 +103,7 @@ extension EventStore {
             let position = indices.map { submissions[$0].mayStandBehind! }.min()!
             let known = try known(of: search.log, behind: position, from: start + 1, through: last, limit: limit, &memory, &effort)
             let reach = min(last, known.through)
-            end = reach > start ? try find(indices, among: known, (start + 1)...reach, &submissions, limit: limit, &effort) : start
+            if reach > start { end = try find(indices, among: known, (start + 1)...reach, &search.keys, &submissions, limit: limit, &effort) }
             memory.put(known, of: search.log)
             search.goal = last
         } else {
@@ -128,7 +128,8 @@ extension EventStore {
             let first = position == 0 ? 1 : try firstSeq(of: log, after: position) ?? last + 1
             known = TwinMemory.Known(position: position, start: start, through: max(first, start) - 1)
         }
-        guard known.through < last else { return known }
+        // What is known already is compared first, unless little is missing.
+        guard known.through < last, known.through < start || last - known.through <= TwinSearch.few else { return known }
         let before = known.stamps.count, end = last - known.through > Seq(limit) ? known.through + Seq(limit) : last
         try forEachVisible(of: log, from: known.through + 1, through: end) { run, place in
             effort.events += 1
@@ -152,16 +153,20 @@ extension EventStore {
 
     /// Finds submissions among the events of their clocks, each of which is read once for all of them. Returns up to where it looked.
     private func find(
-        _ indices: [Int], among known: TwinMemory.Known, _ range: ClosedRange<Seq>, _ submissions: inout [Submission], limit: Int, _ effort: inout Effort
+        _ indices: [Int], among known: TwinMemory.Known, _ range: ClosedRange<Seq>, _ keys: inout [UInt64: [TwinKey: [Int]]],
+        _ submissions: inout [Submission], limit: Int, _ effort: inout Effort
     ) throws -> Seq {
+        let before = effort.events
         let times = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
         let found = times.keys.flatMap { time in known.seqs(at: time).filter { range.contains($0) }.map { (seq: $0, time: time) } }.sorted { $0.seq < $1.seq }
-        var keys: [UInt64: [TwinKey: [Int]]] = [:]
         var isFirst = true
         for (seq, time) in found {
-            guard isFirst || effort.events < limit else { return seq - 1 }
+            guard isFirst || effort.events - before < limit else { return seq - 1 }
             isFirst = false
-            if keys[time] == nil { keys[time] = Dictionary(grouping: times[time]!) { TwinKey(submissions[$0])! } }
+            if keys[time] == nil {
+                keys[time] = Dictionary(grouping: times[time]!) { TwinKey(submissions[$0])! }
+                effort.events += keys[time]!.reduce(0) { $0 + $1.key.size / 64 }
+            }
             guard let event = try event(in: submissions[indices[0]].event.log, at: seq) else { continue }
             let key = TwinKey(event)
             effort.events += key?.cost ?? TwinKey.costMin

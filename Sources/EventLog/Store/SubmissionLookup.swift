@@ -66,7 +66,7 @@ package struct SubmissionLookup: Sendable {
         if let search = repeats.last {
             noteUnrecorded(in: search.log)
             let effort = try index.recall(&repeats[repeats.count - 1], &submissions, limit: max(1, limit))
-            if repeats[repeats.count - 1].rest.isEmpty { repeats.removeLast() }
+            if repeats[repeats.count - 1].isDone { repeats.removeLast() }
             return effort
         }
         noteUnrecorded(in: twins![twinsDone].log)
@@ -100,6 +100,12 @@ struct RepeatSearch {
     let log: LogID
     /// As they lie, the first one last: each run is decoded once.
     var rest: [Repeat]
+    /// Those that were looked for before and not found, long before the end that the log has by now: what came is read once for all of them.
+    var absent: [Repeat] = []
+    /// They are not there through this seq, and the end.
+    var absentThrough: Seq = 0, end: Seq = 0
+
+    var isDone: Bool { rest.isEmpty && absent.isEmpty }
 
     struct Repeat {
         var index: Int
@@ -116,6 +122,8 @@ struct TwinSearch {
     let indices: [Int]
     /// The log is read through this seq; `nil`: it was not looked at.
     var goal: Seq?
+    /// What the submissions of a time are, of times that events have.
+    var keys: [UInt64: [TwinKey: [Int]]] = [:]
 
     /// So many events may have come since: the writer reads that they are not these.
     static let few: Seq = 256
@@ -128,20 +136,48 @@ extension OriginIndex {
     /// Notes in submissions of one log what is found of them, as far as the limit lasts, and takes those out of the search.
     fileprivate func recall(_ search: inout RepeatSearch, _ submissions: inout [Submission], limit: Int) throws -> Effort {
         var effort = Effort()
+        if !search.absent.isEmpty { try recallAbsent(&search, &submissions, limit: limit, &effort) }
         var comparand: Comparand?
         while let known = search.rest.last, effort.events < limit {
             let (seq, through) = try find(known.replica, known.counter, in: search.log, &effort)
             // Who names one event again and again has it read once.
             if comparand?.recorded.seq != seq { comparand = try seq.flatMap { try store.event(in: search.log, at: $0) }.map { Comparand($0) } }
-            let found = comparand?.compared(with: submissions[known.index])
-            effort.events += (comparand?.size ?? 0) / 64
-            // What is a repeat is paid for when it is answered so.
-            if let found, !found.isSame { effort.events += TwinKey.costMin }
-            let recall = Recall(through: through, found: found)
-            if known.isFormer { submissions[known.index].formerRecall = recall } else { submissions[known.index].recall = recall }
+            note(known, comparand, through: through, &submissions, &effort)
             search.rest.removeLast()
         }
         return effort
+    }
+
+    /// Goes on with what was not found from there.
+    private func recallAbsent(_ search: inout RepeatSearch, _ submissions: inout [Submission], limit: Int, _ effort: inout Effort) throws {
+        let names = Dictionary(grouping: search.absent) { FormerOrigin(replica: $0.replica, counter: $0.counter) }
+        let through = search.end - search.absentThrough > Seq(limit) ? search.absentThrough + Seq(limit) : search.end
+        var found: [(seq: Seq, known: [RepeatSearch.Repeat])] = []
+        try store.forEachOrigin(of: search.log, from: search.absentThrough + 1, through: through) { seq, replica, counter in
+            effort.events += 1
+            if let known = names[FormerOrigin(replica: replica, counter: counter)] { found.append((seq, known)) }
+            return true
+        }
+        for (seq, known) in found {
+            let comparand = try store.event(in: search.log, at: seq).map { Comparand($0) }
+            for known in known { note(known, comparand, through: through, &submissions, &effort) }
+        }
+        search.absentThrough = through
+        guard through == search.end else { return }
+        for known in search.absent { note(known, nil, through: through, &submissions, &effort) }
+        search.absent = []
+    }
+
+    private func note(
+        _ known: RepeatSearch.Repeat, _ comparand: Comparand?, through: Seq, _ submissions: inout [Submission], _ effort: inout Effort
+    ) {
+        let path = known.isFormer ? \Submission.formerRecall : \Submission.recall
+        if submissions[known.index][keyPath: path]?.found != nil { return }
+        let found = comparand?.compared(with: submissions[known.index])
+        effort.events += (comparand?.size ?? 0) / 64
+        // What is a repeat is paid for when it is answered so.
+        if let found, !found.isSame { effort.events += TwinKey.costMin }
+        submissions[known.index][keyPath: path] = Recall(through: through, found: found)
     }
 }
 
@@ -157,14 +193,27 @@ extension EventStore {
     ///
     /// - Parameter isAgain: what was found to be absent long before the end that a log has by now is asked anew.
     fileprivate func repeats(among submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws -> [RepeatSearch] {
-        try noteFresh(&submissions, places, isAgain: isAgain)
+        let ends = try noteFresh(&submissions, places, isAgain: isAgain)
         return try writer.withLock { writer in
             var result: [RepeatSearch] = []
             for (log, indices) in places {
                 guard let row = try writer.state(of: log)?.row else { continue }
                 var found: [RepeatSearch.Repeat] = []
+                var search = RepeatSearch(log: log, rest: [])
+                func isAbsent(_ recall: Recall?) -> Bool {
+                    guard isAgain, let end = ends[log], let recall, recall.found == nil, recall.through + TwinSearch.few < end else { return false }
+                    search.absentThrough = search.absent.isEmpty ? recall.through : min(search.absentThrough, recall.through)
+                    search.end = end
+                    return true
+                }
                 for index in indices {
                     guard let origin = submissions[index].origin else { continue }
+                    if isAbsent(submissions[index].recall) {
+                        search.absent.append(RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter))
+                    }
+                    if let former = submissions[index].former, isAbsent(submissions[index].formerRecall) {
+                        search.absent.append(RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
+                    }
                     if let former = submissions[index].former, submissions[index].formerRecall == nil, former.counter > 0,
                         row.mark(of: former.replica) >= former.counter
                     {
@@ -177,8 +226,8 @@ extension EventStore {
                     default: found.append(RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter))
                     }
                 }
-                if found.isEmpty { continue }
-                result.append(RepeatSearch(log: log, rest: found.sorted { ($0.replica, $0.counter) > ($1.replica, $1.counter) }))
+                search.rest = found.sorted { ($0.replica, $0.counter) > ($1.replica, $1.counter) }
+                if !search.isDone { result.append(search) }
             }
             return result.sorted { $0.log > $1.log }
         }
@@ -186,10 +235,14 @@ extension EventStore {
 
     /// Notes in submissions that no event which is seen by now has their origins, where their lanes' marks say so: one before them may raise a mark, and the
     /// writer would look through the log.
-    private func noteFresh(_ submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws {
+    /// Returns the ends of logs where they were asked.
+    private func noteFresh(_ submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws -> [LogID: Seq] {
         // Of one that is alone in its log nothing is before it.
         let logs = places.filter { isAgain || $0.value.count > 1 }
-        if logs.isEmpty { return try checkOpen() }
+        if logs.isEmpty {
+            try checkOpen()
+            return [:]
+        }
         // Before the marks: those of what comes meanwhile are higher.
         let ends = try logs.keys.reduce(into: [LogID: Seq]()) { $0[$1] = try lastVisibleSeq(of: $1) }
         try writer.withLock { writer in
@@ -198,7 +251,7 @@ extension EventStore {
                 let none = Recall(through: end, found: nil)
                 func renewed(_ recall: Recall?, _ counter: UInt64, _ replica: ReplicaID) -> Recall? {
                     if let recall, recall.found != nil || recall.through + TwinSearch.few >= end { return recall }
-                    return counter > row.mark(of: replica) ? none : nil
+                    return counter > row.mark(of: replica) ? none : recall
                 }
                 for index in indices {
                     guard let origin = submissions[index].origin else { continue }
@@ -208,5 +261,6 @@ extension EventStore {
                 }
             }
         }
+        return ends
     }
 }

@@ -116,7 +116,7 @@ extension Writer {
         return found.receipt.seq
     }
 
-    /// Where the event stands under any other origin, of what was looked up before (`OriginIndex.recallTwins`). What came since is read once in a frame.
+    /// Where the event stands under any other origin, of what was looked up before (`EventStore.recallTwins`). What came since is read once in a frame.
     private func seqOfTwin(_ submission: borrowing Submission) throws -> Seq? {
         guard let position = submission.mayStandBehind, let twin = submission.twin, !PlantedBug.forgetTwins.isPlanted else { return nil }
         if let found = twin.found { return found.receipt.seq }
@@ -137,7 +137,7 @@ extension Writer {
         return nil
     }
 
-    /// Reads once, for all submissions of a frame, of what time the events are that came so. No texts: they may be large, and all others wait.
+    /// Reads once, for all submissions of a frame, of what time the events are that came so. No texts of what was not archived by now: they may be large, and all others wait.
     private func noteEarlier(in state: LogState, after seq: Seq) throws {
         func isEarlier(_ seq: Seq) -> Bool { seq <= state.row.seq && state.position(of: seq).map { $0 < frameStart } ?? true }
         let log = state.row.id

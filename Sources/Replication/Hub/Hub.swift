@@ -158,7 +158,7 @@ public final class Hub: Sendable {
         shortage.withLock { if $0?.log == known.log, $0?.origin == known.origin { $0 = nil } }
     }
 
-    /// A device sends again what had no room about each minute (`HubConnection.fullMilliseconds`).
+    /// A device sends again what had no room about each minute (`HubConnection.stuckMilliseconds`).
     private static let shortageMilliseconds: UInt64 = 180_000
 
     /// Tells when the store begins or ceases to fail: once for all peers that meet it.

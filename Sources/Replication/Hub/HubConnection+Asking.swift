@@ -48,12 +48,14 @@ extension HubConnection {
         if !screen.isEmpty || isClogged || awaitsAllowance || awaitsFilling { pump() }
     }
 
-    /// What is asked and what is pushed share the allowance: each has it first in turn.
+    /// What is asked and what is pushed share the allowance: each has it first, one time and the other.
     func goOnReading() {
+        // What is sent behind an answer takes it.
+        let inTurn = hasTurn
         looksFirst.toggle()
-        if looksFirst { lookOn() }
+        if looksFirst { lookOn(inTurn: inTurn) }
         if !questions.isEmpty { answer() }
-        if !looksFirst { lookOn() }
+        if !looksFirst { lookOn(inTurn: inTurn) }
     }
 
     func answer() {

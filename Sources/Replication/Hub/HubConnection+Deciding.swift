@@ -32,8 +32,8 @@ extension HubConnection {
     }
 
     /// Looks up what was pushed as far as the allowance lasts, much of it in turns, then has all decided.
-    func lookOn() {
-        allowance.beginSlice(isShort: !hasTurn)
+    func lookOn(inTurn: Bool = false) {
+        allowance.beginSlice(isShort: !inTurn)
         while asked != nil, session.isOpen {
             do {
                 var effort = Effort()
@@ -44,12 +44,12 @@ extension HubConnection {
                     continue
                 }
                 guard allowance.isLeft(at: now) else { return }
-                guard allowance.isSliceLeft, try hasTurn || !asked!.lookup.isLong(hub.origins) else { return takeTurn() }
+                guard allowance.isSliceLeft, try inTurn || !asked!.lookup.isLong(hub.origins) else { return takeTurn() }
                 do {
                     effort.events += try asked!.lookup.read(hub.origins, &twins, limit: allowance.sliceLeft).events
                 } catch let error as EventLogError where error.code == .damaged {
                     // Of other logs all is decided.
-                    noteDamage(of: log, error)
+                    noteDamage(of: log, error.description)
                     asked!.lookup.giveUp()
                 }
             } catch {
@@ -63,7 +63,7 @@ extension HubConnection {
         asked = nil
         var submissions = found.lookup.submissions
         // Now: who may open the history, and for whom the peer may write, may have changed while others were looked for.
-        for index in submissions.indices where !identity.isService {
+        for index in submissions.indices where !identity.isService && !stuckLogs.contains(submissions[index].event.log) {
             if submissions[index].event.author != identity.user {
                 submissions[index].objection = Refusal(.forbidden, "the author is not the token's user")
                 continue
@@ -71,17 +71,16 @@ extension HubConnection {
             do {
                 if try hub.opensHistory(submissions[index].event, by: identity.user) { submissions[index].objection = Refusal(.forbidden, "history") }
             } catch let error as EventLogError where error.code == .damaged {
-                noteDamage(of: submissions[index].event.log, error)
+                noteDamage(of: submissions[index].event.log, error.description)
             }
         }
         decide(PushBatch(found.decisions, submissions))
     }
 
     /// Nothing more is decided of a log of which something cannot be read, in this session: a lane is handled in order.
-    private func noteDamage(of log: LogID, _ error: EventLogError) {
-        hub.options.log("\(error)")
+    private func noteDamage(of log: LogID, _ damage: String) {
         isDamaged = true
-        stuckLogs.insert(log)
+        if stuckLogs.insert(log).inserted { hub.options.log(damage) }
     }
 
     /// Has the store decide what of a batch it was not asked yet.
@@ -99,14 +98,15 @@ extension HubConnection {
                 switch result {
                 case .success(let outcomes):
                     batch.take(outcomes, of: part)
+                    for (index, outcome) in zip(part, outcomes) {
+                        if case .undecided(let damage) = outcome { noteDamage(of: batch.submissions[index].event.log, damage) }
+                    }
                     // A batch may be decided in parts, where the disk is full.
                     noteConflicts(outcomes, of: submissions)
                     hub.endShortage(of: part.map { batch.submissions[$0] })
                 case .failure(let error as EventLogError) where error.code == .diskFull:
                     if let alone = batch.hadNoRoom(for: part, &stuckLogs) { hub.noteShortage(of: batch.submissions[alone], error) }
                     hub.noteStore()
-                case .failure(let error as EventLogError) where error.code == .damaged:
-                    if let alone = batch.failed(part) { noteDamage(of: batch.submissions[alone].event.log, error) }
                 // Not answered: the replica will ask again, which is safe (I3).
                 case .failure(let error): return guarded { throw error }
                 }

@@ -44,18 +44,12 @@ struct PushBatch {
     ///
     /// Returns the place of an event that stood alone.
     mutating func hadNoRoom(for part: [Int], _ stuckLogs: inout Set<LogID>) -> Int? {
-        guard let alone = failed(part) else { return nil }
-        let event = submissions[alone].event
-        least = min(least, Self.bytes(event))
-        stuckLogs.insert(event.log)
-        return alone
-    }
-
-    /// Nothing of a part was decided: it is halved until what was the matter with it stands alone.
-    ///
-    /// Returns the place of an event that stood alone.
-    mutating func failed(_ part: [Int]) -> Int? {
-        guard part.count > 1 else { return part[0] }
+        guard part.count > 1 else {
+            let event = submissions[part[0]].event
+            least = min(least, Self.bytes(event))
+            stuckLogs.insert(event.log)
+            return part[0]
+        }
         parts.append(Array(part[(part.count / 2)...]))
         parts.append(Array(part[..<(part.count / 2)]))
         return nil

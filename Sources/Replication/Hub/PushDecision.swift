@@ -33,6 +33,7 @@ struct PushDecision {
             submission.comparesChunks = true
             submission.comparesTimes = true
             submission.followsConflicts = true
+            submission.leavesDamage = true
             submission.newer = recorded.newer
             places.append(.submitted(submissions.count, recorded.log, origin))
             submissions.append(submission)
@@ -90,7 +91,7 @@ struct PushDecision {
                 case .refused(let refusal) where refusal.code == .notParticipant && isStranger(submissions[index].event.conversation):
                     refused.append(Self.refusal(log, origin, RefusalCode.unknownConversation.rawValue, ""))
                 case .refused(let refusal): refused.append(Self.refusal(log, origin, refusal.code.rawValue, String(refusal.detail.prefix(1024))))
-                case .withdrawn, nil: break
+                case .withdrawn, .undecided, nil: break
                 }
             }
         }

@@ -59,6 +59,7 @@ struct Appended {
         case .duplicate(let receipt): (self.receipt, isDuplicate) = (receipt, true)
         case .refused(let refusal): throw refusal
         case .withdrawn: throw Refusal(.malformed)
+        case .undecided(let text): throw EventLogError(.damaged, text)
         }
     }
 

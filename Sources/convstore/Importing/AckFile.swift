@@ -31,7 +31,7 @@ struct AckFile: ~Copyable {
             case .duplicate(let receipt):
                 Self.append(line, "duplicate", receipt, to: &bytes)
                 last = max(last, receipt.position)
-            case .refused, .withdrawn: continue
+            case .refused, .withdrawn, .undecided: continue
             }
         }
         if waiting.isEmpty, isDurable, last <= store.lastPosition {

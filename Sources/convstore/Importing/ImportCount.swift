@@ -16,7 +16,7 @@ struct ImportCount {
         case .accepted: accepted += 1
         case .duplicate: duplicates += 1
         case .refused(let refusal): take(refusal)
-        case .withdrawn: break
+        case .withdrawn, .undecided: break
         }
     }
 

@@ -67,6 +67,7 @@ import Testing
                             case .accepted: #expect(!isBroken)
                             case .refused: #expect(isBroken && index == 4)
                             case .withdrawn: #expect(isBroken && index != 4)
+                            case .undecided(let damage): Issue.record("\(damage)")
                             case .duplicate: Issue.record("a duplicate")
                             }
                         }

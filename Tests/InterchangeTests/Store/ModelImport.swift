@@ -80,7 +80,7 @@ final class ModelImport {
             case .accepted(let receipt): accepted.append((submission.event, submission.origin!, receipt))
             case .duplicate: outcomes.append(LineOutcome(line: line, outcome: "duplicate"))
             case .refused(let refusal): outcomes.append(LineOutcome(line: line, outcome: "rejected", code: refusal.code.rawValue))
-            case .withdrawn: outcomes.append(LineOutcome(line: line, outcome: "withdrawn"))
+            case .withdrawn, .undecided: outcomes.append(LineOutcome(line: line, outcome: "withdrawn"))
             }
         }
     }
