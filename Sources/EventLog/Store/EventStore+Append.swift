@@ -272,11 +272,9 @@ extension EventStore {
                 }
                 do {
                     results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
-                } catch let error as LMDBError {
-                    results.append(.failure(Archive.typed(error, archive.path)))
                 } catch {
                     // This request's failure alone: what was decided before it has its positions and must be written.
-                    results.append(.failure(error))
+                    results.append(.failure(typed(error)))
                 }
             }
             let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first, in: frameMemory)
@@ -331,10 +329,11 @@ extension EventStore {
                 } catch {
                     // A damaged past: nothing of an atomic batch stays; of another what stands before it does.
                     if let checkpoint { writer.restore(checkpoint, &frame) }
-                    let typed = (error as? LMDBError).map { Archive.typed($0, archive.path) } ?? error as? EventLogError
-                    guard checkpoint == nil, submissions[index].leavesDamage, let typed, typed.code == .damaged else { throw error }
-                    damages[submissions[index].event.log] = typed.description
-                    outcomes.append(.undecided(typed.description))
+                    guard checkpoint == nil, submissions[index].leavesDamage, let damage = typed(error) as? EventLogError, damage.code == .damaged else {
+                        throw error
+                    }
+                    damages[submissions[index].event.log] = damage.description
+                    outcomes.append(.undecided(damage.description))
                 }
             }
         case .adoption(let events, let secrets):

@@ -31,7 +31,7 @@ public struct Submission: Sendable {
     /// Behind which position the same event may stand under any other origin: of the same author, content and HLC of the origin. Of use for what has no id by
     /// which a repeat is known, as an edit. `nil`: nowhere.
     package var mayStandBehind: Position?
-    /// If bytes of its log are damaged which have to be read for it, it stays undecided, and what follows of that log in the append: the rest is decided.
+    /// If bytes are damaged which have to be read for it, it stays undecided, and what follows of its log in the append: the rest is decided.
     package var leavesDamage = false
     /// What a newer version says of the event.
     package var newer: NewerFields?
@@ -87,6 +87,6 @@ public enum AppendOutcome: Hashable, Sendable {
     case refused(Refusal)
     /// Nothing was decided, because another event of its atomic batch was refused.
     case withdrawn
-    /// Nothing was decided, because bytes of its log are damaged, as the text says. Only of submissions that ask for it; of others their append fails.
+    /// Nothing was decided, because bytes are damaged which have to be read for that, as the text says. Only of submissions that ask for it; of others their append fails.
     case undecided(String)
 }
