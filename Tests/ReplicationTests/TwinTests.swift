@@ -139,6 +139,33 @@ import Testing
         }
     }
 
+    @Test("In long logs that is done in turns with other peers, and so is looking for what is repeated", arguments: [0, WorkAllowance.eventsMax])
+    func longLogs(_ spent: Int) async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<2 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            let peer = try await RawPeer(world.hub, ada)
+            peer.send(.push(chats.flatMap { [pushed(custom(1), in: $0, at: 1, peer.replica, 1), pushed(custom(2), in: $0, at: 2, peer.replica, 3)] }))
+            try await eventually { peer.answers == 4 }
+            for chat in chats { _ = try await world.hubStore.append((0..<5000).map { Submission(message("more \($0)", in: chat, by: bob)) }) }
+            peer.forget()
+            if spent > 0 { peer.spendAllBut(1) }
+            let repeats = chats.map { chat in
+                var event = pushed(custom(1), in: chat, at: 1, peer.replica, 1)
+                event.isFirstSending = false
+                return event
+            }
+            peer.send(.push(repeats + chats.map { pushed(custom(2), in: $0, at: 2, peer.replica, 5) }))
+            peer.send(.push(chats.map { pushed(custom(3), in: $0, at: 3, peer.replica, 6) }))
+            try await eventually {
+                if spent > 0 { peer.tick() }
+                return peer.answers == 6
+            }
+            #expect(peer.accepted.map(\.isDuplicate) == [true, true, true, true, false, false] && peer.accepted.map(\.seq) == [2, 2, 3, 3, 5004, 5004])
+            peer.end()
+        }
+    }
+
     @Test("For that logs are read one by one, as far as a peer's allowance lasts; then it waits, and all is decided in order") func waiting() async throws {
         try await withWorld { options in
             // Nothing comes back by itself.
