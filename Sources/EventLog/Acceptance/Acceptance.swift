@@ -92,7 +92,9 @@ enum Acceptance {
             guard mayRepeat else { return notParticipant }
             let message = try known(id)
             let isAuthor = message.map { Int($0.author) == author } ?? false
-            if let message, isAuthor, index < message.chunks { return .duplicate(try chunkSeq(message, index, state, past)) }
+            if let message, isAuthor, index < message.chunks {
+                return .duplicate(try past.chunkSeq(of: state, target: message.seq, index: index) ?? message.seq)
+            }
             guard isParticipant else { return notParticipant }
             guard let message else { return unknown }
             guard isAuthor else { return .refuse(Refusal(.notAuthor)) }
@@ -159,18 +161,6 @@ enum Acceptance {
     private static func repeats(_ message: Event.Message, by author: UserID, _ recorded: RecordedEvent) -> Bool {
         guard case .messageSent(let old) = recorded.event.content, recorded.event.author == author else { return false }
         return recorded.isErased || message.repeats(old)
-    }
-
-    /// The seq of a chunk that was recorded before: rare, so it is looked for.
-    private static func chunkSeq(_ message: LogState.Message, _ index: UInt32, _ state: LogState, _ past: some Past) throws -> Seq {
-        var seq = message.seq + 1 + Seq(index)
-        while seq <= state.row.seq {
-            if let event = try past.event(of: state, at: seq), event.targetSeq == message.seq, case .chunkAppended(_, index, _) = event.event.content {
-                return seq
-            }
-            seq += 1
-        }
-        return message.seq
     }
 }
 

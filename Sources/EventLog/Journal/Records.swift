@@ -157,6 +157,21 @@ struct FrameBuilder: ~Copyable {
         others.append((kind, start..<payloadBytes, items.count))
     }
 
+    /// The events from the so-many-eth on as they stand, for readers. Those before are not copied again.
+    func tailPiece(from first: Int, firstPosition: Position) -> TailFrame {
+        let start = items[first].envelope.lowerBound
+        let rest = items[first...].map { item in
+            TailFrame.Item(
+                envelope: item.envelope.lowerBound - start..<item.envelope.upperBound - start,
+                body: item.body.lowerBound - start..<item.body.upperBound - start,
+                isErased: item.isErased)
+        }
+        return TailFrame(
+            UnsafeRawBufferPointer(rebasing: bytes.bytes[(Frame.headerBytes + start)..<bytes.count]), number: 0, firstPosition: firstPosition, items: rest,
+            others: [],
+            memory: nil)
+    }
+
     /// The payload as it stands, for readers.
     func tailFrame(number: UInt64, firstPosition: Position, in memory: FrameMemory? = nil) -> TailFrame {
         TailFrame(

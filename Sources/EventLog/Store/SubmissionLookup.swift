@@ -103,7 +103,8 @@ struct RepeatSearch {
     /// Those that were looked for before and not found, long before the end that the log has by now: what came is read once for all of them.
     var absent: [Repeat] = []
     /// They are not there through this seq, and the end.
-    var absentThrough: Seq = 0, end: Seq = 0
+    var absentThrough: Seq = 0
+    let end: Seq
 
     var isDone: Bool { rest.isEmpty && absent.isEmpty }
 
@@ -176,7 +177,7 @@ extension OriginIndex {
         let found = comparand?.compared(with: submissions[known.index])
         effort.events += (comparand?.size ?? 0) / 64
         // What is a repeat is paid for when it is answered so.
-        if let found, !found.isSame { effort.events += TwinKey.costMin }
+        if let found, !found.isSame || !found.isOfSameTime { effort.events += TwinKey.costMin }
         submissions[known.index][keyPath: path] = Recall(through: through, found: found)
     }
 }
@@ -189,78 +190,51 @@ extension EventStore {
         return try lastVisibleSeq(of: search.log) > through + TwinSearch.few
     }
 
-    /// Those of submissions that were handled before and whose answers are not kept beside the log.
+    /// Those of submissions that were handled before and whose answers are not kept beside the log. Of the others it is noted that no event has their origins:
+    /// one before them may raise a mark, of this peer or of another, and the writer would look through the log.
     ///
     /// - Parameter isAgain: what was found to be absent long before the end that a log has by now is asked anew.
     fileprivate func repeats(among submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws -> [RepeatSearch] {
-        let ends = try noteFresh(&submissions, places, isAgain: isAgain)
+        // What may be read. Before the marks: those of what comes meanwhile are higher.
+        let ends = isAgain ? try places.keys.reduce(into: [LogID: Seq]()) { $0[$1] = try lastVisibleSeq(of: $1) } : [:]
+        try checkOpen()
         return try writer.withLock { writer in
             var result: [RepeatSearch] = []
             for (log, indices) in places {
                 guard let row = try writer.state(of: log)?.row else { continue }
-                var found: [RepeatSearch.Repeat] = []
-                var search = RepeatSearch(log: log, rest: [])
-                func isAbsent(_ recall: Recall?) -> Bool {
-                    guard isAgain, let end = ends[log], let recall, recall.found == nil, recall.through + TwinSearch.few < end else { return false }
-                    search.absentThrough = search.absent.isEmpty ? recall.through : min(search.absentThrough, recall.through)
-                    search.end = end
-                    return true
+                let none = Recall(through: row.seq, found: nil)
+                var search = RepeatSearch(log: log, rest: [], end: ends[log] ?? 0)
+                func note(_ known: RepeatSearch.Repeat, _ recall: inout Recall?, _ mark: UInt64, isAnswered: Bool) {
+                    if let recall, recall.found != nil || !isAgain || recall.through + TwinSearch.few >= search.end { return }
+                    if known.counter > mark {
+                        recall = none
+                    } else if let recall {
+                        search.absentThrough = search.absent.isEmpty ? recall.through : min(search.absentThrough, recall.through)
+                        search.absent.append(known)
+                    } else if !isAnswered {
+                        search.rest.append(known)
+                    }
                 }
                 for index in indices {
                     guard let origin = submissions[index].origin else { continue }
-                    if isAbsent(submissions[index].recall) {
-                        search.absent.append(RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter))
+                    if let former = submissions[index].former, former.counter > 0 {
+                        let known = RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true)
+                        note(known, &submissions[index].formerRecall, row.mark(of: former.replica), isAnswered: false)
                     }
-                    if let former = submissions[index].former, isAbsent(submissions[index].formerRecall) {
-                        search.absent.append(RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
-                    }
-                    if let former = submissions[index].former, submissions[index].formerRecall == nil, former.counter > 0,
-                        row.mark(of: former.replica) >= former.counter
-                    {
-                        found.append(RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true))
-                    }
-                    guard submissions[index].recall == nil, let lane = row.lane(origin.replica), origin.counter <= row.lanes[lane].mark else { continue }
-                    switch row.lanes[lane].answer(to: origin.counter) {
-                    case .refused where !submissions[index].isFirstSending: continue
-                    case .duplicate where !submissions[index].isFirstSending && Writer.mayComeAgain(submissions[index].event): continue
-                    default: found.append(RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter))
-                    }
+                    let lane = row.lane(origin.replica).map { row.lanes[$0] }
+                    let isAnswered =
+                        switch lane?.answer(to: origin.counter) {
+                        case .refused: !submissions[index].isFirstSending
+                        case .duplicate: !submissions[index].isFirstSending && Writer.mayComeAgain(submissions[index].event)
+                        case nil: false
+                        }
+                    let known = RepeatSearch.Repeat(index: index, replica: origin.replica, counter: origin.counter)
+                    note(known, &submissions[index].recall, lane?.mark ?? 0, isAnswered: isAnswered)
                 }
-                search.rest = found.sorted { ($0.replica, $0.counter) > ($1.replica, $1.counter) }
+                search.rest.sort { ($0.replica, $0.counter) > ($1.replica, $1.counter) }
                 if !search.isDone { result.append(search) }
             }
             return result.sorted { $0.log > $1.log }
         }
-    }
-
-    /// Notes in submissions that no event which is seen by now has their origins, where their lanes' marks say so: one before them may raise a mark, and the
-    /// writer would look through the log.
-    /// Returns the ends of logs where they were asked.
-    private func noteFresh(_ submissions: inout [Submission], _ places: [LogID: [Int]], isAgain: Bool) throws -> [LogID: Seq] {
-        // Of one that is alone in its log nothing is before it.
-        let logs = places.filter { isAgain || $0.value.count > 1 }
-        if logs.isEmpty {
-            try checkOpen()
-            return [:]
-        }
-        // Before the marks: those of what comes meanwhile are higher.
-        let ends = try logs.keys.reduce(into: [LogID: Seq]()) { $0[$1] = try lastVisibleSeq(of: $1) }
-        try writer.withLock { writer in
-            for (log, indices) in logs {
-                guard let row = try writer.state(of: log)?.row, let end = ends[log], end > 0 else { continue }
-                let none = Recall(through: end, found: nil)
-                func renewed(_ recall: Recall?, _ counter: UInt64, _ replica: ReplicaID) -> Recall? {
-                    if let recall, recall.found != nil || recall.through + TwinSearch.few >= end { return recall }
-                    return counter > row.mark(of: replica) ? none : recall
-                }
-                for index in indices {
-                    guard let origin = submissions[index].origin else { continue }
-                    submissions[index].recall = renewed(submissions[index].recall, origin.counter, origin.replica)
-                    guard let former = submissions[index].former else { continue }
-                    submissions[index].formerRecall = renewed(submissions[index].formerRecall, former.counter, former.replica)
-                }
-            }
-        }
-        return ends
     }
 }

@@ -128,16 +128,18 @@ extension Writer {
     private func seqOfTwin(_ key: TwinKey, behind position: Position, in state: LogState, after seq: Seq) throws -> Seq? {
         try noteEarlier(in: state, after: seq)
         let log = state.row.id
-        for place in earlierTwins[log]?.places[key.hlc] ?? [] where place.seq > seq && place.position > position {
-            if earlierTwins[log]!.keys[place.seq] == nil {
-                earlierTwins[log]!.keys[place.seq] = .some(try event(of: state, at: place.seq).flatMap { TwinKey($0) })
+        guard let places = earlierTwins[log]?.places[key.hlc] else { return nil }
+        if earlierTwins[log]!.keys[key.hlc] == nil {
+            var keys: [TwinKey: [Place]] = [:]
+            for place in places {
+                if let known = try event(of: state, at: place.seq).flatMap({ TwinKey($0) }) { keys[known, default: []].append(place) }
             }
-            if earlierTwins[log]!.keys[place.seq] == key { return place.seq }
+            earlierTwins[log]!.keys[key.hlc] = keys
         }
-        return nil
+        return earlierTwins[log]!.keys[key.hlc]![key]?.first { $0.seq > seq && $0.position > position }?.seq
     }
 
-    /// Reads once, for all submissions of a frame, of what time the events are that came so. No texts of what was not archived by now: they may be large, and all others wait.
+    /// Reads once, for all submissions of a frame, of what time the events are that came so. No texts of what was not archived by now: all others wait.
     private func noteEarlier(in state: LogState, after seq: Seq) throws {
         func isEarlier(_ seq: Seq) -> Bool { seq <= state.row.seq && state.position(of: seq).map { $0 < frameStart } ?? true }
         let log = state.row.id

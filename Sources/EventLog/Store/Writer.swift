@@ -181,8 +181,7 @@ final class Writer {
         do {
             decision = try decide(submission)
         } catch is NotInTailYet {
-            // It asks for an event of the very frame that is being built: rare enough to copy what there is.
-            building = frame.tailFrame(number: 0, firstPosition: frameStart)
+            show(frame)
             decision = try decide(submission)
         }
         switch decision {
@@ -196,14 +195,16 @@ final class Writer {
             }
             return .refused(refusal)
         case .duplicate(let seq):
-            if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
+            let receipt: Receipt
             do {
-                if let known = knownReceipt(of: submission, at: seq) { return .duplicate(known) }
-                return .duplicate(try receipt(of: submission.event.log, seq))
+                receipt = try knownReceipt(of: submission, at: seq) ?? self.receipt(of: submission.event.log, seq)
             } catch is NotInTailYet {
-                building = frame.tailFrame(number: 0, firstPosition: frameStart)
-                return .duplicate(try receipt(of: submission.event.log, seq))
+                show(frame)
+                receipt = try self.receipt(of: submission.event.log, seq)
             }
+            // Behind what has to be read: what cannot be told leaves no mark.
+            if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
+            return .duplicate(receipt)
         case .accept(let target):
             let state = try makeState(of: submission.event.log)
             hlc = hlc.next(wallMilliseconds: frameTime)
@@ -299,8 +300,8 @@ final class Writer {
 
     private struct NotInTailYet: Error {}
 
-    /// What the frame being built held when it was last asked for.
-    private var building: TailFrame?
+    /// What the frame being built held when it was last asked for: what came since the time before, each time.
+    private var building: [TailFrame] = []
     /// The first position of the frame being built.
     private(set) var frameStart: Position = 1
     /// What it has that may come again under another origin.
@@ -308,11 +309,24 @@ final class Writer {
     /// The same of what came in the frames before it, as far as it was looked for since.
     var earlierTwins: [LogID: EarlierTwins] = [:]
 
-    /// By their times, where they stand; and what they are, of those that were read.
+    /// Where the chunks of a log stand between two seqs, of logs of which a chunk was repeated in this frame: so a log is read once for all of them.
+    private var chunkSeqs: [LogID: ChunkSeqs] = [:]
+
+    private struct ChunkSeqs {
+        struct Name: Hashable {
+            var target: Seq
+            var index: UInt32
+        }
+        var first: Seq
+        var through: Seq
+        var seqs: [Name: Seq] = [:]
+    }
+
+    /// By their times, where they stand; and what they are, of the times that were asked for.
     struct EarlierTwins {
         var after: Seq
         var places: [HLC: [Place]] = [:]
-        var keys: [Seq: TwinKey?] = [:]
+        var keys: [HLC: [TwinKey: [Place]]] = [:]
 
         init(after seq: Seq) { after = seq }
     }
@@ -325,7 +339,8 @@ final class Writer {
 
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
-        building = nil
+        if !building.isEmpty { building = [] }
+        if !chunkSeqs.isEmpty { chunkSeqs = [:] }
         if !conflicts.isEmpty { conflicts = [] }
         if !frameTwins.isEmpty { frameTwins = [:] }
         if !earlierTwins.isEmpty { earlierTwins = [:] }
@@ -334,9 +349,20 @@ final class Writer {
         frameTime = wallClock()
     }
 
+    /// Lets itself read what the frame being built has by now.
+    private func show(_ frame: borrowing FrameBuilder) {
+        let first = building.last.map { $0.lastPosition + 1 } ?? frameStart
+        if first < nextPosition { building.append(frame.tailPiece(from: Int(first - frameStart), firstPosition: first)) }
+    }
+
     private func located(_ position: Position) throws -> (TailFrame, Int)? {
         guard position >= frameStart else { return tail.snapshot.frame(of: position) }
-        if let building, case let index = Int(position - building.firstPosition), index < building.items.count { return (building, index) }
+        var (low, high) = (0, building.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if building[middle].firstPosition <= position { low = middle + 1 } else { high = middle }
+        }
+        if low > 0, position <= building[low - 1].lastPosition { return (building[low - 1], Int(position - building[low - 1].firstPosition)) }
         // Whoever asks between two commits finds the last frame where all others are.
         guard let found = tail.snapshot.frame(of: position) else { throw NotInTailYet() }
         return found
@@ -408,7 +434,7 @@ final class Writer {
     }
 
     func restore(_ checkpoint: Checkpoint, _ frame: inout FrameBuilder) {
-        building = nil
+        (building, chunkSeqs) = ([], [:])
         frameTwins = checkpoint.frameTwins
         hlc = checkpoint.hlc
         nextPosition = checkpoint.nextPosition
@@ -446,5 +472,34 @@ extension Writer: Past {
         try refresh(state)
         guard let (run, place) = try reader.place(of: seq, in: state.row) else { return nil }
         return try run.recorded(at: place)
+    }
+
+    func chunkSeq(of state: LogState, target: Seq, index: UInt32) throws -> Seq? {
+        let name = ChunkSeqs.Name(target: target, index: index)
+        // Most streams are alone in their logs.
+        if try chunkName(of: target + 1 + Seq(index), in: state) == name { return target + 1 + Seq(index) }
+        var known = chunkSeqs[state.row.id] ?? ChunkSeqs(first: target + 1, through: target)
+        defer { chunkSeqs[state.row.id] = known }
+        while known.first > target + 1 {
+            if let name = try chunkName(of: known.first - 1, in: state) { known.seqs[name] = known.first - 1 }
+            known.first -= 1
+        }
+        while known.seqs[name] == nil, known.through < state.row.seq {
+            if let name = try chunkName(of: known.through + 1, in: state) { known.seqs[name] = known.through + 1 }
+            known.through += 1
+        }
+        return known.seqs[name]
+    }
+
+    /// Reads no text.
+    private func chunkName(of seq: Seq, in state: LogState) throws -> ChunkSeqs.Name? {
+        let kind = Event.Kind.chunkAppended.rawValue
+        guard seq <= state.row.seq else { return nil }
+        if let envelope = try tailEnvelope(of: seq, in: state) {
+            return envelope.kind == kind ? ChunkSeqs.Name(target: envelope.targetSeq, index: envelope.chunkIndex) : nil
+        }
+        try refresh(state)
+        guard let (run, place) = try reader.place(of: seq, in: state.row), case let item = run.events[place], item.kind == kind else { return nil }
+        return ChunkSeqs.Name(target: item.target, index: item.chunkIndex)
     }
 }
