@@ -127,6 +127,15 @@ final class Archive: Sendable {
         return EventLogError(.damaged, "\(path): \(what)\(verify), \(rescue)")
     }
 
+    /// What its readers throw, as those who use the store know it.
+    func typed(_ error: any Error) -> any Error {
+        switch error {
+        case let error as LMDBError: Self.typed(error, path)
+        case let error as RunError: Self.damaged(path, "\(error)")
+        default: error
+        }
+    }
+
     static func typed(_ error: LMDBError, _ path: String) -> EventLogError {
         switch error.code {
         case ENOSPC, EDQUOT:

@@ -274,7 +274,7 @@ extension EventStore {
                     results.append(.success(try decide(request, writer, &leader.frame, isSynced)))
                 } catch {
                     // This request's failure alone: what was decided before it has its positions and must be written.
-                    results.append(.failure(typed(error)))
+                    results.append(.failure(archive.typed(error)))
                 }
             }
             let frame = leader.frame.isEmpty ? nil : leader.frame.tailFrame(number: journal.lastFrame + 1, firstPosition: first, in: frameMemory)
@@ -329,7 +329,8 @@ extension EventStore {
                 } catch {
                     // A damaged past: nothing of an atomic batch stays; of another what stands before it does.
                     if let checkpoint { writer.restore(checkpoint, &frame) }
-                    guard checkpoint == nil, submissions[index].leavesDamage, let damage = typed(error) as? EventLogError, damage.code == .damaged else {
+                    guard checkpoint == nil, submissions[index].leavesDamage, let damage = archive.typed(error) as? EventLogError, damage.code == .damaged
+                    else {
                         throw error
                     }
                     damages[submissions[index].event.log] = damage.description

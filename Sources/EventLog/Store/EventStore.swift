@@ -396,16 +396,7 @@ public final class EventStore: Sendable {
     func withReader<R>(_ body: (ArchiveReader) throws -> R) throws -> R {
         let box = readers.withLock { $0.popLast() } ?? ReaderBox(archive)
         defer { readers.withLock { if $0.count < 4 { $0.append(box) } } }
-        do { return try body(box.reader) } catch { throw typed(error) }
-    }
-
-    /// What the archive's readers throw, as those who use the store know it.
-    func typed(_ error: any Error) -> any Error {
-        switch error {
-        case let error as LMDBError: Archive.typed(error, archive.path)
-        case let error as RunError: Archive.damaged(archive.path, "\(error)")
-        default: error
-        }
+        do { return try body(box.reader) } catch { throw archive.typed(error) }
     }
 
     /// Lets go of the files as a process that is killed does: nothing is flushed, nothing written. For a store without threads.

@@ -6,7 +6,7 @@ final class Writer {
     /// The conversation that was looked up last: deciding an event asks for its own three times.
     @exclusivity(unchecked) private var latest: LogState?
     private let archive: Archive
-    private let reader: ArchiveReader
+    let reader: ArchiveReader
     private let tail: Tail
     private let ownReplica: ReplicaID
     @exclusivity(unchecked) private(set) var hlc: HLC
@@ -309,18 +309,8 @@ final class Writer {
     /// The same of what came in the frames before it, as far as it was looked for since.
     var earlierTwins: [LogID: EarlierTwins] = [:]
 
-    /// Where the chunks of a log stand between two seqs, of logs of which a chunk was repeated in this frame: so a log is read once for all of them.
-    private var chunkSeqs: [LogID: ChunkSeqs] = [:]
-
-    private struct ChunkSeqs {
-        struct Name: Hashable {
-            var target: Seq
-            var index: UInt32
-        }
-        var first: Seq
-        var through: Seq
-        var seqs: [Name: Seq] = [:]
-    }
+    /// Where the chunks stand of logs of which one was repeated in this frame.
+    var chunkSeqs: [LogID: ChunkSeqs] = [:]
 
     /// By their times, where they stand; and what they are, of the times that were asked for.
     struct EarlierTwins {
@@ -369,7 +359,7 @@ final class Writer {
     }
 
     /// Makes the row name all slices that the archive holds by now.
-    private func refresh(_ state: LogState) throws {
+    func refresh(_ state: LogState) throws {
         guard state.hasStaleSlices else { return }
         if let places = try archive.environment.read({ try archive.places(state.row.id, $0) }) { state.row.slices = places.slices }
         state.hasStaleSlices = false
@@ -472,34 +462,5 @@ extension Writer: Past {
         try refresh(state)
         guard let (run, place) = try reader.place(of: seq, in: state.row) else { return nil }
         return try run.recorded(at: place)
-    }
-
-    func chunkSeq(of state: LogState, target: Seq, index: UInt32) throws -> Seq? {
-        let name = ChunkSeqs.Name(target: target, index: index)
-        // Most streams are alone in their logs.
-        if try chunkName(of: target + 1 + Seq(index), in: state) == name { return target + 1 + Seq(index) }
-        var known = chunkSeqs[state.row.id] ?? ChunkSeqs(first: target + 1, through: target)
-        defer { chunkSeqs[state.row.id] = known }
-        while known.first > target + 1 {
-            if let name = try chunkName(of: known.first - 1, in: state) { known.seqs[name] = known.first - 1 }
-            known.first -= 1
-        }
-        while known.seqs[name] == nil, known.through < state.row.seq {
-            if let name = try chunkName(of: known.through + 1, in: state) { known.seqs[name] = known.through + 1 }
-            known.through += 1
-        }
-        return known.seqs[name]
-    }
-
-    /// Reads no text.
-    private func chunkName(of seq: Seq, in state: LogState) throws -> ChunkSeqs.Name? {
-        let kind = Event.Kind.chunkAppended.rawValue
-        guard seq <= state.row.seq else { return nil }
-        if let envelope = try tailEnvelope(of: seq, in: state) {
-            return envelope.kind == kind ? ChunkSeqs.Name(target: envelope.targetSeq, index: envelope.chunkIndex) : nil
-        }
-        try refresh(state)
-        guard let (run, place) = try reader.place(of: seq, in: state.row), case let item = run.events[place], item.kind == kind else { return nil }
-        return ChunkSeqs.Name(target: item.target, index: item.chunkIndex)
     }
 }

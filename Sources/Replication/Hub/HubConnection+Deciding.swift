@@ -80,7 +80,7 @@ extension HubConnection {
     /// Nothing more is decided of a log of which something cannot be read, in this session: a lane is handled in order.
     private func noteDamage(of log: LogID, _ damage: String) {
         isDamaged = true
-        if stuckLogs.insert(log).inserted { hub.options.log(damage) }
+        if stuckLogs.insert(log).inserted { hub.options.log("log \(log): \(damage)") }
     }
 
     /// Has the store decide what of a batch it was not asked yet.
@@ -175,14 +175,14 @@ extension HubConnection {
 
     /// Ends the session some time after something could not be decided, so that it is sent again.
     func endIfStuck() {
-        if let stuckSince, now.milliseconds(since: stuckSince) >= Self.stuckMilliseconds { endStuck() }
+        if let stuckSince, now.milliseconds(since: stuckSince) >= (isDamaged ? Self.damagedMilliseconds : Self.stuckMilliseconds) { endStuck() }
     }
 
     private func endStuck() { perform(session.end(isDamaged ? Self.damaged : Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
 
     static let damaged = Bye(.internalError, "bytes of the hub's store are damaged: its log says which", retryAfterMilliseconds: 5000)
 
-    private static let stuckMilliseconds: UInt64 = 60_000, stuckLogsMax = 4096, conflictsMax = 1024
+    private static let stuckMilliseconds: UInt64 = 60_000, damagedMilliseconds: UInt64 = 10_000, stuckLogsMax = 4096, conflictsMax = 1024
 
     /// Reading an event to compare it costs about as much as hashing so many.
     private static let duplicateCost = 64
