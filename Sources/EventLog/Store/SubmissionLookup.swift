@@ -216,7 +216,7 @@ extension EventStore {
                     }
                 }
                 for index in indices {
-                    guard let origin = submissions[index].origin else { continue }
+                    guard let origin = submissions[index].origin, origin.counter > 0 else { continue }
                     if let former = submissions[index].former, former.counter > 0 {
                         let known = RepeatSearch.Repeat(index: index, replica: former.replica, counter: former.counter, isFormer: true)
                         note(known, &submissions[index].formerRecall, row.mark(of: former.replica), isAnswered: false)

@@ -12,9 +12,11 @@ struct ChunkSeqs {
 extension Writer {
     func chunkSeq(of state: LogState, target: Seq, index: UInt32) throws -> Seq? {
         let name = ChunkSeqs.Name(target: target, index: index)
+        if let seq = chunkSeqs[state.row.id]?.seqs[name] { return seq }
         // Most streams are alone in their logs.
         if try chunkName(of: target + 1 + Seq(index), in: state) == name { return target + 1 + Seq(index) }
-        var known = chunkSeqs[state.row.id] ?? ChunkSeqs(first: target + 1, through: target)
+        // Taken out, or it would be copied for each change.
+        var known = chunkSeqs.removeValue(forKey: state.row.id) ?? ChunkSeqs(first: target + 1, through: target)
         defer { chunkSeqs[state.row.id] = known }
         while known.first > target + 1 {
             if let name = try chunkName(of: known.first - 1, in: state) { known.seqs[name] = known.first - 1 }
