@@ -27,6 +27,8 @@ struct HubHistory {
     private(set) var erased: [LogID: Set<Seq>] = [:]
     /// All that was ever erased at a time, in order: states that a device was shown may be of any.
     private var erasedOnce: [LogID: [Set<Seq>]] = [:]
+    /// Seqs of what was written before and erased by then: a hub cannot know it again (docs/PROTOCOL.md, 7).
+    private var behindErased: [LogID: Set<Seq>] = [:]
 
     mutating func take(_ event: RecordedEvent) throws {
         position = event.position
@@ -37,6 +39,8 @@ struct HubHistory {
         if written == nil { everRecorded[event.log, default: [:]][event.seq, default: []].append(event) }
         var kept = written ?? event
         kept.position = event.position
+        let isBehindErased = logs[event.log]?.contains { $0.origin.hlc == kept.origin.hlc && $0.event == kept.event && isErased($0) }
+        if isBehindErased ?? false { behindErased[event.log, default: []].insert(event.seq) }
         logs[event.log, default: []].append(kept)
         if event.isErased { noteErased(event.log, event.seq) }
         switch event.log {
@@ -184,7 +188,8 @@ struct HubHistory {
             var written: [HLC: [Event]] = [:]
             for event in events {
                 // A device ticks its clock for each event; what it offers again keeps the time.
-                guard !(written[event.origin.hlc]?.contains(event.event) ?? false) || mayRepeat(event.event) else {
+                let isAgain = written[event.origin.hlc]?.contains(event.event) ?? false
+                guard !isAgain || mayRepeat(event.event) || behindErased[log]?.contains(event.seq) ?? false else {
                     throw SimulationFailure("I3: \(log) has what was written at \(event.origin.hlc) twice, again at seq \(event.seq): \(event.event)")
                 }
                 written[event.origin.hlc, default: []].append(event.event)
