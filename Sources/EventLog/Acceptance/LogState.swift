@@ -181,6 +181,6 @@ protocol Past {
     func forEachEffect(of row: LogRow, _ body: (Effect) throws -> Void) throws
     /// An event of the log, archived or not.
     func event(of state: LogState, at seq: Seq) throws -> RecordedEvent?
-    /// Where a chunk of the message at a seq was recorded; `nil`: it was not.
+    /// Where a chunk of the message at a seq was recorded; `nil`: it was not, or that takes too long to find.
     func chunkSeq(of state: LogState, target: Seq, index: UInt32) throws -> Seq?
 }

@@ -315,7 +315,9 @@ extension EventStore {
                     case .accepted(var receipt):
                         receipt.isDurable = isSynced
                         outcomes.append(.accepted(receipt))
-                    case .duplicate(let receipt): outcomes.append(.duplicate(receipt))
+                    case .duplicate(var receipt):
+                        if !isSynced { receipt.isDurable = receipt.position <= tail.snapshot.visible }
+                        outcomes.append(.duplicate(receipt))
                     case .refused(let refusal):
                         guard let checkpoint else {
                             outcomes.append(.refused(refusal))

@@ -9,9 +9,14 @@ extension EventStore {
 
     /// Gives those events of a run that are wanted, log by log: the closure says from which seq through which; `nil`: none of the log.
     ///
+    /// - Parameter onDamage: told of a log of which texts cannot be read, and why; those of its events that come before them are given. `nil`: that is thrown, as
+    ///   is damage of what all logs of the run share.
     /// - Returns: how many events the run holds, wanted or not: all were decoded.
     @discardableResult
-    package func forEachEvent(inRun position: Position, wanted: (LogID) -> ClosedRange<Seq>?, _ body: (RecordedEvent) throws -> Void) throws -> Int {
+    package func forEachEvent(
+        inRun position: Position, wanted: (LogID) -> ClosedRange<Seq>?, _ body: (RecordedEvent) throws -> Void,
+        onDamage: ((LogID, EventLogError) -> Void)? = nil
+    ) throws -> Int {
         try checkOpen()
         return try withReader { reader in
             let run = try reader.run(at: position)
@@ -19,7 +24,17 @@ extension EventStore {
                 guard let range = wanted(slice.log), range.upperBound >= slice.firstSeq, range.lowerBound < slice.endSeq else { continue }
                 let first = Int(max(range.lowerBound, slice.firstSeq) - slice.firstSeq)
                 let end = Int(min(range.upperBound, slice.endSeq - 1) - slice.firstSeq) + 1
-                for place in slice.range.lowerBound + first..<slice.range.lowerBound + end { try body(run.recorded(at: place)) }
+                for place in slice.range.lowerBound + first..<slice.range.lowerBound + end {
+                    let event: RecordedEvent
+                    do {
+                        event = try run.recorded(at: place)
+                    } catch {
+                        guard let onDamage, let damage = archive.typed(error) as? EventLogError, damage.code == .damaged else { throw error }
+                        onDamage(slice.log, damage)
+                        break
+                    }
+                    try body(event)
+                }
             }
             return run.events.count
         }

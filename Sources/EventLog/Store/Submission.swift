@@ -82,7 +82,8 @@ public struct Receipt: Hashable, Sendable {
 /// A store's answer to one submission.
 public enum AppendOutcome: Hashable, Sendable {
     case accepted(Receipt)
-    /// It was recorded before; nothing was appended. The receipt tells where.
+    /// It was recorded before; nothing was appended. The receipt tells where; of a chunk of a stream that was not alone in its log and lies long ago, where its
+    /// message was sent.
     case duplicate(Receipt)
     case refused(Refusal)
     /// Nothing was decided, because another event of its atomic batch was refused.

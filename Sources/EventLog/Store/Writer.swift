@@ -309,8 +309,9 @@ final class Writer {
     /// The same of what came in the frames before it, as far as it was looked for since.
     var earlierTwins: [LogID: EarlierTwins] = [:]
 
-    /// Where the chunks stand of logs of which one was repeated in this frame.
-    var chunkSeqs: [LogID: ChunkSeqs] = [:]
+    /// Where the chunks stand of streams of which one was repeated in this frame, and how many events were looked at for that.
+    var chunkSeqs: [ChunkSeqs.Stream: ChunkSeqs] = [:]
+    var chunkEventsRead = 0
 
     /// By their times, where they stand; and what they are, of the times that were asked for.
     struct EarlierTwins {
@@ -330,7 +331,7 @@ final class Writer {
     /// Says that a new frame begins with the next event, and about how many will come.
     func beginFrame(events: Int) {
         if !building.isEmpty { building = [] }
-        if !chunkSeqs.isEmpty { chunkSeqs = [:] }
+        if chunkEventsRead > 0 { (chunkSeqs, chunkEventsRead) = ([:], 0) }
         if !conflicts.isEmpty { conflicts = [] }
         if !frameTwins.isEmpty { frameTwins = [:] }
         if !earlierTwins.isEmpty { earlierTwins = [:] }

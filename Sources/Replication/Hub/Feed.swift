@@ -48,6 +48,10 @@ package struct Feed {
     private var lastRun: [LogID: Position] = [:]
     /// Logs of which what was wanted next is hidden by now, with the seqs of that: nothing more is sent of them.
     private var hidden: [LogID: Seq] = [:]
+    /// Logs of which something cannot be read that would have to be sent: nothing more is, be it sound or not. What is behind could not be kept.
+    private var unreadable: Set<LogID> = []
+    /// Those that were found since this was asked last, with what is wrong.
+    private var damage: [(log: LogID, error: EventLogError)] = []
     /// Logs that are wanted behind the archive, the newest wish last; each once.
     private var rest: [LogID] = []
     private var resting: Set<LogID> = []
@@ -68,10 +72,15 @@ package struct Feed {
     package var cutsRuns: Bool { messageBytesMax < .max }
 
     package var isEmpty: Bool { wishes.isEmpty }
-    package var count: Int { wishes.count }
+    package var count: Int { wishes.count + unreadable.count }
 
-    /// Whether something of a log has not been sent yet.
-    package func wants(_ log: LogID) -> Bool { wishes[log] != nil }
+    /// Whether something of a log has not been sent yet, or cannot be.
+    package func wants(_ log: LogID) -> Bool { wishes[log] != nil || unreadable.contains(log) }
+
+    /// Whether nothing more is sent of a log, as something of it cannot be read.
+    package func isUnreadable(_ log: LogID) -> Bool { unreadable.contains(log) }
+
+    package var hasUnreadable: Bool { !unreadable.isEmpty }
 
     /// Whether a log is of the lot that is being sent: of these all that is wanted up to ``sentThrough`` was.
     package func isUnderWay(_ log: LogID) -> Bool { planned.contains(log) }
@@ -87,6 +96,7 @@ package struct Feed {
 
     /// Asks for a log's events from a seq on.
     package mutating func want(_ log: LogID, from seq: Seq, through last: Seq = .max, tellsHeads: Bool = false) {
+        if unreadable.contains(log) { return }
         if let known = wishes[log] {
             // It goes on from where it is, unless more is asked for than before.
             guard seq < known.next || last > known.through else { return }
@@ -110,6 +120,33 @@ package struct Feed {
         if hidden.isEmpty { return [] }
         defer { hidden = [:] }
         return hidden.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    /// Sends nothing more of a log.
+    package mutating func giveUp(_ log: LogID, _ error: EventLogError) {
+        guard unreadable.insert(log).inserted else { return }
+        damage.append((log, error))
+        wishes[log] = nil
+        lastRun[log] = nil
+        hidden[log] = nil
+        whole.remove(log)
+        if planned.remove(log) != nil { lot += 1 }
+    }
+
+    /// Gives a log up if what is done for it fails as bytes are damaged. Other errors are thrown.
+    private mutating func giveUp<Result>(_ log: LogID, _ body: (inout Self) throws -> Result) throws -> Result? {
+        do {
+            return try body(&self)
+        } catch let error as EventLogError where error.code == .damaged {
+            giveUp(log, error)
+            return nil
+        }
+    }
+
+    /// The logs that were given up since this was asked last.
+    package mutating func takeDamage() -> [(log: LogID, error: EventLogError)] {
+        defer { damage = [] }
+        return damage
     }
 
     /// The logs of which all that may be seen was sent since this was asked last.
@@ -148,7 +185,7 @@ package struct Feed {
         for log in unplanned {
             // What was committed just now is in the journal: nothing to look up.
             guard let wish = wishes[log], places[log] == nil else { continue }
-            places[log] = try source.store.runs(of: log, from: wish.next)
+            places[log] = try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next) }
             oldest = min(oldest, places[log]?.first ?? .max)
         }
         // A large run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
@@ -179,7 +216,7 @@ package struct Feed {
 
     /// A run of which all is wanted next; or `atLast`, when all before it has been sent.
     private func wanted(_ position: Position, _ source: Source, atLast: Bool) throws -> StoredRun? {
-        guard let stored = try source.store.storedRun(containing: position), stored.bytes.count <= runBytesMax else { return nil }
+        guard let stored = try storedRun(position, source), stored.bytes.count <= runBytesMax else { return nil }
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
             guard let wish = wishes[slice.log], wish.through >= end, source.visibleSeq(slice.log, slice.firstSeq) >= end,
@@ -189,35 +226,66 @@ package struct Feed {
         return stored
     }
 
+    /// `nil` too if it is damaged: what of it can be read is encoded anew.
+    private func storedRun(_ position: Position, _ source: Source) throws -> StoredRun? {
+        do {
+            return try source.store.storedRun(containing: position)
+        } catch let error as EventLogError where error.code == .damaged {
+            return nil
+        }
+    }
+
     /// A run as it lies, if all of it is wanted: nothing is decompressed but its directory.
     private mutating func whole(_ position: Position, _ source: Source) throws -> Piece? {
         guard let stored = try wanted(position, source, atLast: false) else { return nil }
         var notes: [LogNote] = []
         for slice in stored.slices {
             let end = slice.firstSeq + Seq(slice.count) - 1
-            if let note = try note(slice.log, first: slice.firstSeq, last: end, isEnd: lastRun[slice.log] == position, source) { notes.append(note) }
-            advance(slice.log, behind: end, source)
+            let isEnd = lastRun[slice.log] == position
+            guard let note = try giveUp(slice.log, { try $0.note(slice.log, first: slice.firstSeq, last: end, isEnd: isEnd, source) }) else { return nil }
+            if !note.isEmpty { notes.append(note) }
         }
+        for slice in stored.slices { advance(slice.log, behind: slice.firstSeq + Seq(slice.count) - 1, source) }
         return Piece(frame: .segment(SegmentFrame(run: stored.bytes, logs: notes)), events: stored.eventCount)
     }
 
     /// What is wanted of a run, encoded anew.
     private mutating func part(of position: Position, _ source: Source) throws -> Piece? {
         var events: [RecordedEvent] = []
-        let read = try source.store.forEachEvent(inRun: position) { log in
-            guard planned.contains(log), let wish = wishes[log] else { return nil }
-            let last = min(wish.through, source.visibleSeq(log, wish.next))
-            return wish.next <= last ? wish.next...last : nil
-        } _: {
-            events.append($0)
+        var damaged: [(log: LogID, error: EventLogError)] = []
+        let read: Int
+        do {
+            read = try source.store.forEachEvent(inRun: position) { log in
+                guard planned.contains(log), let wish = wishes[log] else { return nil }
+                let last = min(wish.through, source.visibleSeq(log, wish.next))
+                return wish.next <= last ? wish.next...last : nil
+            } _: {
+                events.append($0)
+            } onDamage: { log, error in
+                damaged.append((log, error))
+            }
+        } catch let error as EventLogError where error.code == .damaged {
+            // Of none of its logs.
+            for log in try planned(in: position, source) { giveUp(log, error) }
+            return nil
         }
+        for (log, error) in damaged { giveUp(log, error) }
+        if !damaged.isEmpty { events.removeAll { unreadable.contains($0.log) } }
         if events.isEmpty { return nil }
         let isCut = !cut(&events).isEmpty
         if isCut { runs.append(position) }
         let lastRun = lastRun
         var piece = try piece(events, source) { lastRun[$0] == position && !isCut }
-        if isCut { piece.readAgain = read }
+        if isCut { piece?.readAgain = read }
         return piece
+    }
+
+    /// The logs that are planned and have something in a run that they want next.
+    private func planned(in position: Position, _ source: Source) throws -> [LogID] {
+        try planned.filter { log in
+            guard let wish = wishes[log] else { return false }
+            return try source.store.runs(of: log, from: wish.next).first == position
+        }
     }
 
     /// Leaves as many events of a run as a frame brings where messages are small. Answers the others.
@@ -241,7 +309,17 @@ package struct Feed {
         return Array(events[end...])
     }
 
+    /// What is wanted behind the archive.
     private mutating func newest(_ source: Source) throws -> Piece? {
+        while true {
+            let (events, cutLog) = try newestEvents(source)
+            if events.isEmpty { return nil }
+            if let piece = try piece(events, source, isEnd: { $0 != cutLog }) { return piece }
+        }
+    }
+
+    /// - Returns: also of which log more follows.
+    private mutating func newestEvents(_ source: Source) throws -> (events: [RecordedEvent], cutLog: LogID?) {
         var events: [RecordedEvent] = []
         var bytes = 0
         let bytesMax = min(Self.pieceBytes, messageBytesMax)
@@ -258,11 +336,18 @@ package struct Feed {
                 continue
             }
             var next = wish.next
-            try source.store.forEachEvent(in: log, range: wish.next...last) { event in
-                events.append(event)
-                next = event.seq + 1
-                bytes += event.event.approximateBytes
-                return bytes < bytesMax && events.count < Self.pieceEvents
+            let place = events.count
+            let read: Void? = try giveUp(log) { _ in
+                try source.store.forEachEvent(in: log, range: wish.next...last) { event in
+                    events.append(event)
+                    next = event.seq + 1
+                    bytes += event.event.approximateBytes
+                    return bytes < bytesMax && events.count < Self.pieceEvents
+                }
+            }
+            if read == nil {
+                events.removeSubrange(place...)
+                continue
             }
             // A relaxed store shows an event only once it is synced: the wish waits for that.
             resting.insert(log)
@@ -272,8 +357,7 @@ package struct Feed {
             if bytes >= bytesMax || events.count >= Self.pieceEvents || events.count >= 1 && next <= last { break }
         }
         rest.append(contentsOf: stalled)
-        if events.isEmpty { return nil }
-        return try piece(events, source) { $0 != cutLog }
+        return (events, cutLog)
     }
 
     /// A frame of events that somebody chose; of logs of which that is what comes next, or what has come since that was asked for, the feed goes on behind it.
@@ -285,7 +369,8 @@ package struct Feed {
     /// From here on a run is smaller than the events themselves.
     private static let segmentEventsMin = 32
 
-    private mutating func piece(_ events: [RecordedEvent], _ source: Source, isEnd: (LogID) -> Bool) throws -> Piece {
+    /// - Returns: `nil` if nothing of it can be sent.
+    private mutating func piece(_ events: [RecordedEvent], _ source: Source, isEnd: (LogID) -> Bool) throws -> Piece? {
         var spans: [LogID: (first: Seq, last: Seq)] = [:]
         var order: [LogID] = []
         for event in events {
@@ -296,11 +381,19 @@ package struct Feed {
             spans[event.log]!.last = event.seq
         }
         var notes: [LogNote] = []
+        var events = events
         for log in order {
             let span = spans[log]!
-            if let note = try note(log, first: span.first, last: span.last, isEnd: isEnd(log), source) { notes.append(note) }
+            let isEnd = isEnd(log)
+            // Without its secret a log cannot be kept, and without its head not be believed.
+            guard let note = try giveUp(log, { try $0.note(log, first: span.first, last: span.last, isEnd: isEnd, source) }) else {
+                events.removeAll { $0.log == log }
+                continue
+            }
+            if !note.isEmpty { notes.append(note) }
             if let wish = wishes[log], wish.next >= span.first { advance(log, behind: span.last, source) }
         }
+        if events.isEmpty { return nil }
         if events.count >= Self.segmentEventsMin {
             return Piece(frame: .segment(SegmentFrame(run: try source.encode(events), logs: notes)), events: events.count)
         }
@@ -312,12 +405,12 @@ package struct Feed {
     }
 
     /// - Parameter isEnd: whether the log's last run was sent; where all that is wanted was, the head is told too: nothing else vouches for it.
-    private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote? {
+    private func note(_ log: LogID, first: Seq, last: Seq, isEnd: Bool, _ source: Source) throws -> LogNote {
         var note = LogNote(log: log)
         let isEnd = isEnd || wishes[log]?.tellsHeads ?? false || last >= min(wishes[log]?.through ?? .max, source.visibleSeq(log, first))
         if first == 1 { note.secret = try source.store.secret(of: log) }
         if isEnd, let tree = try source.heads.tree(of: log, through: last) { note.head = LogHead(size: tree.end, root: tree.root()) }
-        return note.secret.isEmpty && note.head == nil ? nil : note
+        return note
     }
 
     private mutating func advance(_ log: LogID, behind seq: Seq, _ source: Source) {

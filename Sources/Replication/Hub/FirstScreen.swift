@@ -22,6 +22,8 @@ struct FirstScreen {
         /// Logs of which only a part is for the peer, and the seqs at which it begins: all of it follows.
         var beginnings: [(log: LogID, seq: Seq)] = []
         var bytes = 0
+        /// Logs that cannot be read as far as a page needs it, and why.
+        var damage: [(log: LogID, error: EventLogError)] = []
         /// What it took to make it.
         var effort = Effort()
     }
@@ -82,7 +84,11 @@ struct FirstScreen {
         while let page = pages.first, part.events.count < Self.partEventsMax, part.bytes < min(Self.partBytesMax, bytesMax), part.effort.events < Self.effortMax
         {
             pages.removeFirst()
-            try add(page, to: &part)
+            do {
+                try add(page, to: &part)
+            } catch let error as EventLogError where error.code == .damaged {
+                part.damage.append((.conversation(page.conversation), error))
+            }
         }
         return part
     }

@@ -157,13 +157,22 @@ extension HubConnection {
     /// What the replica did not name it does not have, but for what an earlier session has told that it sent.
     private func endComparison(_ identity: Identity) throws {
         var part = 0..<0
-        for entry in try awaited ?? all(identity) {
-            guard let from = try named[entry.log] ?? first(of: entry), visibleSeq(entry.log) >= from else { continue }
+        let entries = try awaited ?? all(identity)
+        for entry in entries {
+            let from = try unlessDamaged(entry.log) { _ in try named[entry.log] ?? first(of: entry) }
+            guard let from = from ?? nil, visibleSeq(entry.log) >= from else { continue }
             let place = feed.waiting
             try want(entry.log, from: from)
             if entry.isPart { part = (part.isEmpty ? place : part.lowerBound)..<feed.waiting }
         }
         feed.keepTogether(part)
+        // What an earlier session could not read: nothing else tells that it is missing.
+        if isAllBut {
+            let known = Set(entries.map(\.log))
+            for case let (log, from?) in named.sorted(by: { $0.key < $1.key }) where !known.contains(log) && visibleSeq(log) >= from {
+                try want(log, from: from)
+            }
+        }
         if case .newest = scope { screen += try FirstScreen(hub, identity, scope).pages().filter { named[.conversation($0.conversation)] == nil } }
         (named, awaited, awaitsHeads) = ([:], nil, false)
     }

@@ -22,6 +22,8 @@ extension HubConnection {
             // Where the cursor covers a part, what the peer holds beside that is not sent again.
             awaitsHeads = isGone || hello.progress != nil
             let effects = session.welcome(welcome, at: now)
+            takesUnreadable = hello.takesUnreadable
+            isAllBut = hello.cursor != nil && hello.cursor == hello.progress?.cursor
             tellsProgress = hello.takesProgress && !scope.isOfParts
             if !isGone {
                 if let progress = hello.progress {
@@ -87,7 +89,8 @@ extension HubConnection {
                 try want(change.log, from: 1)
                 continue
             }
-            guard let first = try hub.store.log.firstSeq(of: change.log, after: position) else { continue }
+            let known = try unlessDamaged(change.log) { _ in try hub.store.log.firstSeq(of: change.log, after: position) }
+            guard let first = known ?? nil else { continue }
             if change.hasComeOrGone(since: first) {
                 // Whoever came in behind the cursor for the first time has nothing; who was here before, or came and left again, may have some.
                 if change.leftSeq == 0 { try want(change.log, from: 1) } else if let offer = try offer(change.log) { offers.append(offer) }
@@ -130,15 +133,15 @@ extension HubConnection {
         var awaited: [Awaited] = []
         var offers: [HeadsFrame.Item] = []
         for change in all {
-            let end = try end(of: change)
-            let first = end > position ? try hub.store.log.firstSeq(of: change.log, after: position) : nil
+            guard let (end, first, last) = try unlessDamaged(change.log, { _ in try places(of: change, around: position) }) else {
+                lacking.append(change)
+                continue
+            }
             if let first, change.hasComeOrGone(since: first), change.leftSeq > 0 {
                 if let offer = try offer(change.log) { offers.append(offer) }
             } else if let first, change.hasComeOrGone(since: first) || first == 1 {
                 awaited.append(Awaited(log: change.log, reach: 0, isPart: false))
             } else {
-                // Where it stood at the cursor.
-                let last = try first.map { try hub.store.log.stamp(in: change.log, at: $0 - 1)?.position ?? 0 } ?? end
                 let reach = progress.reach(last)
                 if end <= reach { continue }
                 awaited.append(Awaited(log: change.log, reach: reach, isPart: first == nil && last >= progress.partFrom))
@@ -150,6 +153,14 @@ extension HubConnection {
         cover(lacking, at: now, told: progress)
     }
 
+    /// Where a log ends that the user may see, its first seq behind a position, and where it stood at that position.
+    private func places(of change: HubIndex.Change, around position: Position) throws -> (end: Position, first: Seq?, last: Position) {
+        let end = try end(of: change)
+        guard end > position, let first = try hub.store.log.firstSeq(of: change.log, after: position) else { return (end, nil, end) }
+        // From its first event on nothing stood there.
+        return (end, first, first > 1 ? try hub.store.log.stamp(in: change.log, at: first - 1)?.position ?? 0 : 0)
+    }
+
     /// The position of the last event of a log that the user may see: for who left not the log's, which goes on.
     private func end(of change: HubIndex.Change) throws -> Position {
         guard change.joinedSeq == 0, change.leftSeq > 0 else { return change.lastPosition }
@@ -158,7 +169,7 @@ extension HubConnection {
 
     func offer(_ log: LogID) throws -> HeadsFrame.Item? {
         let seq = visibleSeq(log)
-        guard seq > 0, let tree = try hub.heads.tree(of: log, through: seq) else { return nil }
+        guard seq > 0, let tree = try unlessDamaged(log, { try hub.heads.tree(of: log, through: seq, &$0) }) ?? nil else { return nil }
         offered[log] = seq
         return HeadsFrame.Item(log: log, head: LogHead(size: seq, root: tree.root()))
     }

@@ -79,8 +79,12 @@ extension HubConnection {
 
     /// Nothing more is decided of a log of which something cannot be read, in this session: a lane is handled in order.
     private func noteDamage(of log: LogID, _ damage: String) {
-        isDamaged = true
-        if stuckLogs.insert(log).inserted { hub.options.log("log \(log): \(damage)") }
+        guard stuckLogs.insert(log).inserted else { return }
+        hub.options.log("log \(log): what is pushed cannot be decided: \(damage)")
+        isDamaged = isDamaged || !takesUnreadable
+        guard takesUnreadable else { return }
+        undecidedLogs.insert(log)
+        transmit(.unreadable(Unreadable(undecided: [log])))
     }
 
     /// Has the store decide what of a batch it was not asked yet.
@@ -131,7 +135,8 @@ extension HubConnection {
     private func decided(_ batch: PushBatch) {
         isPushing = false
         guard let identity = session.who else { return }
-        if stuckSince == nil, !stuckLogs.isEmpty { stuckSince = now }
+        // Who knows of what cannot be read need not send it again soon.
+        if stuckSince == nil, stuckLogs.count > undecidedLogs.count { stuckSince = now }
         for (decision, bytes, outcomes) in batch.decided {
             var answers = decision.answers(outcomes) { isStranger(to: $0) }
             noteRefused(answers.refused)
@@ -178,7 +183,10 @@ extension HubConnection {
         if let stuckSince, now.milliseconds(since: stuckSince) >= (isDamaged ? Self.damagedMilliseconds : Self.stuckMilliseconds) { endStuck() }
     }
 
-    private func endStuck() { perform(session.end(isDamaged ? Self.damaged : Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000))) }
+    private func endStuck() {
+        let isFull = !isDamaged && stuckLogs.count > undecidedLogs.count
+        perform(session.end(isFull ? Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000) : Self.damaged))
+    }
 
     static let damaged = Bye(.internalError, "bytes of the hub's store are damaged: its log says which", retryAfterMilliseconds: 5000)
 

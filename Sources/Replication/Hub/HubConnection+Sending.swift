@@ -63,6 +63,8 @@ extension HubConnection {
     private func sendScreen(_ identity: Identity) throws {
         let part = try FirstScreen(hub, identity, scope).part(&screen, bytesMax: feed.messageBytesMax)
         allowance.spend(part.effort)
+        // Where the log itself is on its way, that goes as far as it can be read.
+        for (log, error) in part.damage where !feed.wants(log) { feed.giveUp(log, error) }
         for base in part.bases {
             let bytes = Frame.base(base).encoded()
             session.fed(bytes: bytes.count)
@@ -84,9 +86,7 @@ extension HubConnection {
     /// Sends a log's events from a seq on. Where what the peer may see begins later, the state before that comes first.
     func want(_ log: LogID, from seq: Seq, through last: Seq = .max) throws {
         guard let identity = session.who, case .conversation(let id) = log else { return feed.want(log, from: seq, through: last) }
-        var effort = Effort()
-        let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
-        allowance.spend(effort)
+        guard let first = try unlessDamaged(log, { try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &$0) }) else { return }
         // A newest part for which no head vouches is compared with all others: of those a message that is not the last one has a head, too.
         if seq >= first { return feed.want(log, from: seq, through: last, tellsHeads: first > 1 || scope.isOfParts) }
         // The state of no message: what follows it is wanted when it goes.
@@ -146,6 +146,7 @@ extension HubConnection {
                 if awaitsAllowance { return }
             }
             let next = try feed.next(source)
+            tellUnreadable()
             try wantWhatIsLeft()
             guard let piece = next else {
                 if !screen.isEmpty { continue }
@@ -167,12 +168,37 @@ extension HubConnection {
         // Whoever came back meanwhile is told, and says what is wanted.
         for (log, seq) in hidden where offered[log] == nil && !joined.contains(log) && !denied.contains(log) {
             guard case .conversation(let id) = log, let identity = session.who else { continue }
-            var effort = Effort()
-            let first = try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &effort)
-            allowance.spend(effort)
+            guard let first = try unlessDamaged(log, { try hub.firstSeq(of: log, for: identity, seesEverything: seesEverything, &$0) }) else { continue }
             // Else nobody can say what is hidden: nothing is sent of it.
             if first > seq { screen.append(FirstScreen.Page(conversation: id, messages: 0, bytesMax: 0, from: seq)) }
         }
+    }
+
+    /// Gives a log up if something of it cannot be read: of others all is sent.
+    func unlessDamaged<Result>(_ log: LogID, _ body: (inout Effort) throws -> Result) throws -> Result? {
+        if feed.isUnreadable(log) { return nil }
+        var effort = Effort()
+        defer { allowance.spend(effort) }
+        do {
+            return try body(&effort)
+        } catch let error as EventLogError where error.code == .damaged {
+            feed.giveUp(log, error)
+            return nil
+        }
+    }
+
+    /// Tells of what turned out to be unreadable.
+    private func tellUnreadable() {
+        let damage = feed.takeDamage()
+        if damage.isEmpty { return }
+        for (error, logs) in Dictionary(grouping: damage, by: \.error.description).sorted(by: { $0.key < $1.key }) {
+            let others = logs.count > 1 ? " and \(logs.count - 1) more" : ""
+            hub.options.log("log \(logs[0].log)\(others) cannot be sent: \(error)")
+        }
+        guard takesUnreadable else { return }
+        let most = WireLimits.logs(inMessagesOf: feed.messageBytesMax)
+        let logs = damage.map(\.log).sorted()
+        for start in stride(from: 0, to: logs.count, by: most) { transmit(.unreadable(Unreadable(Array(logs[start..<min(start + most, logs.count)])))) }
     }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
@@ -191,10 +217,13 @@ extension HubConnection {
 
     /// Says up to where the peer has everything, if nothing is left to send.
     private func tellPosition() {
+        tellUnreadable()
         let isUnfinished = !feed.isEmpty || isUnsettled
         guard !isUnfinished || PlantedBug.advanceCursorEarly.isPlanted else { return }
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
+        // Who does not know of such would take what is missing for the hub's.
+        if feed.hasUnreadable, !takesUnreadable { return perform(session.end(Self.damaged)) }
         toldPosition = position
         coverage = nil
         feed.notesWhole = false

@@ -33,6 +33,10 @@ public final class HubConnection: @unchecked Sendable {
     var named: [LogID: Seq?] = [:]
     /// With a cursor that covers a part, the logs of which something is missing behind it, ascending by their last events.
     var awaited: [Awaited]?
+    /// Whether the peer's cursor covers all, but for what it names: of that something could not be read, perhaps.
+    var isAllBut = false
+    /// Whether the peer wants to be told of what cannot be read, and to have all else.
+    var takesUnreadable = false
     /// Whether the peer wants to know how far a session has come that has not sent everything.
     var tellsProgress = false
     /// What is told of that; `nil`: nothing.
@@ -56,8 +60,10 @@ public final class HubConnection: @unchecked Sendable {
     var refusedNames: Set<PushedName> = []
     /// Lanes of which a counter turned out to be another event's: the peer writes them anew from there.
     var conflicts: [PushedLane: UInt64] = [:]
+    /// Those of them that cannot be read, of which the peer knows.
+    var undecidedLogs: Set<LogID> = []
     var stuckSince: Instant?
-    /// Whether one of them cannot be read.
+    /// Whether one of them cannot be read, and the peer would not know what that means.
     var isDamaged = false
     /// What the peer asked and has not been answered: in order, as far as its allowance lasts.
     var questions: [Question] = []

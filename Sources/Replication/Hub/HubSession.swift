@@ -301,6 +301,7 @@ extension Frame {
         case .base: "BASE"
         case .repair: "REPAIR"
         case .progress: "PROGRESS"
+        case .unreadable: "UNREADABLE"
         }
     }
 }

@@ -46,10 +46,10 @@ struct DamagedLogs {
 
     func has(_ log: LogID) -> Bool { heads[log] != nil }
 
-    func hasAny(in scope: Scope) -> Bool {
+    func hasAny(in scope: Scope, but left: Set<LogID> = []) -> Bool {
         if isEmpty { return false }
         let names = scope.names
-        return heads.keys.contains { Scope.covers($0, names) }
+        return heads.keys.contains { Scope.covers($0, names) && !left.contains($0) }
     }
 
     /// A log's end before the damage, and what of it stands beside the log.

@@ -167,6 +167,11 @@ struct Previews {
     /// Whether something is shown for which no cursor vouches.
     var hasSuspects: Bool { parts.values.contains { $0.isSuspect } }
 
+    /// The same of one log.
+    func isSuspect(_ log: LogID) -> Bool {
+        if case .conversation(let id) = log { parts[id]?.isSuspect ?? false } else { false }
+    }
+
     var all: [Replica.Part] {
         parts.map { Replica.Part(log: .conversation($0), baseSeq: $1.baseSeq, isFirst: $1.isFirst, base: $1.base, events: $1.events) }
     }

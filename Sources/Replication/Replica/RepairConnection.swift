@@ -68,7 +68,7 @@ public final class RepairConnection: @unchecked Sendable {
             case .answersPing: goOn()
             case .ended(let bye, _): finish(.ended(bye), bye)
             // Nothing of it was asked for.
-            case .keep, .answered, .heads, .caughtUp, .progressed, .typing, .mayPush: break
+            case .keep, .answered, .heads, .caughtUp, .progressed, .unreadable, .typing, .mayPush: break
             }
         }
     }

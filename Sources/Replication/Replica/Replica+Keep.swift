@@ -231,7 +231,9 @@ extension Replica {
     package var isWhole: Bool { isWhole(in: .mine) }
 
     /// The same of the logs of a scope: of others the hub sends nothing.
-    func isWhole(in scope: Scope) -> Bool { state.withLock { !$0.damaged.hasAny(in: scope) } }
+    ///
+    /// - Parameter unreadable: what the hub cannot read either.
+    func isWhole(in scope: Scope, but unreadable: Set<LogID> = []) -> Bool { state.withLock { !$0.damaged.hasAny(in: scope, but: unreadable) } }
 
     /// Events of many logs on their way into the store.
     private struct Coming {

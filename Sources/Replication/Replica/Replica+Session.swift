@@ -80,7 +80,8 @@ extension Replica {
                 versions: WireLimits.versions, replica: identity.replica, nonce: identity.nonce, user: identity.user, token: token, cursor: cursor,
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
                 wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true,
-                takesProgress: !scope.isOfParts, progress: progress, messageBytes: UInt64(messageBytes ?? 0))
+                takesProgress: !scope.isOfParts, progress: progress, messageBytes: UInt64(messageBytes ?? 0),
+                takesUnreadable: true)
         }
     }
 
@@ -99,6 +100,8 @@ extension Replica {
         }
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
+        // What the hub could not read before the cursor is asked for like what came behind it.
+        if !isCompared { state.unvouched = state.unread.filter { Scope.covers($0.key, state.scopeNames) } }
         if !isCompared, let part = state.part {
             state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) }
             // What begins with a joining may be held further than the part says. No part is told while something of it is doubtful.
@@ -135,19 +138,28 @@ extension Replica {
 
     // The session's course.
 
-    /// - Parameter place: this store's last position when the cursor came.
-    /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
-    func caughtUp(_ cursor: Cursor, place: Position) throws -> Bool {
+    /// - Parameters:
+    ///   - place: this store's last position when the cursor came.
+    ///   - unread: logs that the hub could not read, each with the last seq for which a head vouches: the cursor says nothing of them.
+    ///   - isOfParts: whether the scope asks for newest parts: in the next session nobody could name what is missing of them, and this cursor is not taken.
+    /// - Returns: whether this replica must be opened anew, to offer again what the hub lost; `nil`: what was compared is not settled, as what the hub could not
+    ///   read would look lost.
+    func caughtUp(_ cursor: Cursor, place: Position, but unread: [LogID: Seq] = [:], isOfParts: Bool = false) throws -> Bool? {
         store.log.endAdopting()
         var hadHealed = false
         // The disk's cursor counts on what is forgotten with it.
         defer { if hadHealed { saveCursor() } }
         return try state.withLock { state in
+            if state.isComparing, !unread.isEmpty, try hasSuspects(of: unread.keys, state) { return nil }
             let mustReopen = try endComparing(&state)
+            if isOfParts, !unread.isEmpty { return mustReopen }
             if state.outbox.caughtUp(at: cursor.position) { state.isCursorSaved = false }
             // The cursor stays where only a hole was filled: it vouches for that too.
-            guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil else { return mustReopen }
+            guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil || state.unread != unread else {
+                return mustReopen
+            }
             state.cursor = cursor
+            state.unread = unread
             state.part = nil
             state.place = place
             // What came behind that place is not covered by it.
@@ -215,13 +227,18 @@ extension Replica {
     }
 
     /// What the outbox waits for.
-    func awaited(in scope: Scope) -> Awaited {
+    ///
+    /// - Parameters:
+    ///   - unreadable: logs of which the hub sends nothing, as it cannot read them.
+    ///   - undecided: those of which it answers nothing.
+    func awaited(in scope: Scope, but unreadable: Set<LogID> = [], _ undecided: Set<LogID> = []) -> Awaited {
         let names = scope.names
         return state.withLock { state in
             var awaited = Awaited.nothing
             state.outbox.table.forEach { entry in
                 if entry.isFailed || entry.isWaiting { return }
-                guard let record = entry.accepted else { return awaited = .answers }
+                guard let record = entry.accepted else { return undecided.contains(entry.event.log) ? () : (awaited = .answers) }
+                if unreadable.contains(entry.event.log) { return }
                 if Scope.covers(entry.event.log, names), record.seq > state.previews.baseSeq(of: entry.event.log) { awaited = max(awaited, .acceptedEvents) }
             }
             return awaited

@@ -36,6 +36,8 @@ public final class Replica: Sendable {
         var formerlyCovered: HeldEvent?
         /// Whether the disk has them.
         var isCursorSaved = true
+        /// Logs that the hub could not read when it gave the cursor, each with the last seq for which a head vouches: of them it may lack something.
+        var unread: [LogID: Seq] = [:]
         /// The newest checkpoint of this session's hub, to be kept with the next cursor.
         var checkpoint: String?
         /// What this session's HELLO said of the past: the hub's WELCOME is about that.
@@ -54,7 +56,7 @@ public final class Replica: Sendable {
             cursor = nil
             outbox.position = 0
             formerlyCovered = covered ?? formerlyCovered
-            (part, newest, covered) = (nil, nil, nil)
+            (part, newest, covered, unread) = (nil, nil, nil, [:])
             damaged.forgetHealed()
             isCursorSaved = true
         }
@@ -159,7 +161,7 @@ public final class Replica: Sendable {
     /// What the side store says of the replica.
     private struct Facts {
         let user: [UInt8]?, nonce: [UInt8]?, cursor: [UInt8]?, part: [UInt8]?, newest: [UInt8]?, scope: [UInt8]?
-        let outboxPosition: [UInt8]?
+        let outboxPosition: [UInt8]?, unread: [UInt8]?
         let place: Position
         let clock: HLC
         let isService: Bool
@@ -173,6 +175,7 @@ public final class Replica: Sendable {
             scope = try transaction.get(SyncTables.state, ReplicaState.Key.scope)
             place = try transaction.get(SyncTables.state, ReplicaState.Key.place)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0
             outboxPosition = try transaction.get(SyncTables.state, ReplicaState.Key.outboxPosition)
+            unread = try transaction.get(SyncTables.state, ReplicaState.Key.unread)
             clock = HLC(rawValue: try transaction.get(SyncTables.state, ReplicaState.Key.clock)?.reduce(0) { $0 << 8 | UInt64($1) } ?? 0)
             isService = try transaction.get(SyncTables.state, ReplicaState.Key.service) != nil
         }
@@ -226,7 +229,8 @@ public final class Replica: Sendable {
         return State(
             outbox: outbox, previews: try Previews(side), damaged: damaged, lost: try LostEvents(side), suspects: try Suspects(side, outbox.identity),
             cursor: cursor, part: part,
-            newest: part == nil ? nil : newest, covered: cursor == nil ? nil : newest, place: facts.place)
+            newest: part == nil ? nil : newest, covered: cursor == nil ? nil : newest,
+            unread: cursor == nil ? [:] : try facts.unread.map { try ReplicaState.rewind($0) } ?? [:], place: facts.place)
     }
 
     /// Does what a process before this one had left to do, and shows what stands beside the logs.
@@ -463,6 +467,7 @@ public final class Replica: Sendable {
                     let position = ReplicaState.encode(outboxPosition: state.outbox.position, beside: cursor)
                     try transaction.put(SyncTables.state, ReplicaState.Key.outboxPosition, position)
                     if let covered = state.covered { try transaction.put(SyncTables.state, ReplicaState.Key.newest, ReplicaState.encode(covered)) }
+                    if !state.unread.isEmpty { try transaction.put(SyncTables.state, ReplicaState.Key.unread, ReplicaState.encode(state.unread)) }
                     if let checkpoint = state.checkpoint { try transaction.put(SyncTables.state, ReplicaState.Key.checkpoint, Array(checkpoint.utf8)) }
                 } else if let part = state.part {
                     try transaction.put(SyncTables.state, ReplicaState.Key.progress, part.encoded())

@@ -10,9 +10,11 @@ public enum ReplicaEvent: Sendable {
     case setBack(evidence: String)
     /// Events that were not held before, in whatever part of their logs.
     case received(events: Int, bytes: Int)
+    /// What the hub cannot read of its store: until it can, some of these logs is missing here, or what was written of them is not answered.
+    case unreadable([LogID])
     /// Own events that the hub has recorded, now or long ago, and such as have failed.
     case answered(accepted: Int, refused: Int)
-    /// All that concerns the user is held, and the outbox is answered as far as it can be.
+    /// All that concerns the user is held, but for what the hub cannot read, and the outbox is answered as far as it can be.
     case settled
     case typing(Typing)
     /// The session is over.
@@ -53,6 +55,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     var missing: [LogID: Kept.Hole] = [:]
+    /// What the hub has said that it cannot read: of these logs nothing more comes in this session, and of those nothing more that is sent is answered.
+    var unreadable: Set<LogID> = [], undecided: Set<LogID> = []
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
     var unvouched: [LogID: Seq] = [:]
     var unvouchedParts: Set<LogID> = []
@@ -167,7 +171,11 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// A hub that says it has everything sent, and has not, is asked anew.
     private func endIfWithheld() {
-        guard isCaughtUp, comparison == nil, replica.isWhole(in: scope), replica.awaited(in: scope) == .acceptedEvents else { return withheldSince = nil }
+        guard isCaughtUp, comparison == nil, replica.isWhole(in: scope, but: unreadable),
+            replica.awaited(in: scope, but: unreadable, undecided) == .acceptedEvents
+        else {
+            return withheldSince = nil
+        }
         let since = withheldSince ?? now
         withheldSince = since
         guard now.milliseconds(since: since) >= Self.withheldMilliseconds else { return }
@@ -242,6 +250,9 @@ public final class ReplicaConnection: @unchecked Sendable {
                 // Said before the hub had read what was asked for: it says so again behind that.
                 if missing.isEmpty { guarded { try caughtUp(cursor) } }
             case .progressed(let progress): guarded { try progressed(progress, place: replica.store.log.lastPosition) }
+            case .unreadable(let told):
+                guarded { try noteUnreadable(told) }
+                tellIfSettled()
             // It asks for none: its store is open.
             case .repair: break
             case .typing(let typing): observe(.typing(typing))
@@ -319,7 +330,9 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func caughtUp(_ cursor: Cursor) throws {
         try checkHub(cursor)
-        if let log = unvouched.keys.first ?? unvouchedParts.first { throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)") }
+        if let log = unvouched.keys.first(where: { !unreadable.contains($0) }) ?? unvouchedParts.first {
+            throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)")
+        }
         guard !isInDoubt else { return laterCursor = (cursor, replica.store.log.lastPosition) }
         try caughtUp(cursor, place: replica.store.log.lastPosition)
     }
@@ -341,12 +354,12 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
-        let mustReopen = try replica.caughtUp(cursor, place: place)
+        let mustReopen = try replica.caughtUp(cursor, place: place, but: vouchedSeqsOfUnreadable(), isOfParts: scope.isOfParts)
         // What was offered, and stands there all the same.
         tellSettled()
-        if mustReopen { return reopen() }
-        // What was struck may have freed what waited for it.
-        try holdsBack ? sendAgain() : push()
+        if mustReopen ?? false { return reopen() }
+        // What was struck may have freed what waited for it. What rests on what may be lost waits until that is known.
+        if mustReopen != nil || !holdsBack { try holdsBack ? sendAgain() : push() }
         isCaughtUp = holes.isEmpty
         tellIfSettled()
     }
@@ -416,11 +429,13 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.isOutboxAnswered(in: scope) else { return }
+        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.awaited(in: scope, but: unreadable, undecided) == .nothing else {
+            return
+        }
         // The line has brought all that the hub has.
         hasSettled = true
         try? replica.forgetBreaks()
-        guard replica.isWhole(in: scope) else { return }
+        guard replica.isWhole(in: scope, but: unreadable) else { return }
         observe(.settled)
         if !hasSaved { replica.store.log.saveFoldsSoon() }
         hasSaved = true

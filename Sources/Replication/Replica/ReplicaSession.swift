@@ -14,6 +14,7 @@ package struct ReplicaSession: Sendable {
         case caughtUp(Cursor)
         /// So much of it was.
         case progressed(Progress)
+        case unreadable(Unreadable)
         /// The hub has read all that was sent before ``ping()``, and its answers have come.
         case answersPing
         case typing(Typing)
@@ -27,7 +28,7 @@ package struct ReplicaSession: Sendable {
 
     private var state = State.idle
     private var offered = WireLimits.versions
-    private var takesProgress = false
+    private var takesProgress = false, takesUnreadable = false
     private var began: Instant
     private var heard: Instant
     private var asked: Instant
@@ -65,7 +66,7 @@ package struct ReplicaSession: Sendable {
         state = .awaitingWelcome
         began = now
         offered = hello.versions
-        takesProgress = hello.takesProgress
+        (takesProgress, takesUnreadable) = (hello.takesProgress, hello.takesUnreadable)
         given = Int64(clamping: hello.credit)
         if hello.messageBytes > 0 { headsMax = WireLimits.logs(inMessagesOf: Int(clamping: hello.messageBytes)) }
         return [.send(.hello(hello))]
@@ -104,6 +105,7 @@ package struct ReplicaSession: Sendable {
         case (.open, .refused(let answers)): return [.answered(accepted: [], refused: answers)]
         case (.open, .caughtUp(let caughtUp)): return [.caughtUp(caughtUp.cursor)]
         case (.open, .progress(let progress)) where takesProgress: return [.progressed(progress)]
+        case (.open, .unreadable(let unreadable)) where takesUnreadable: return [.unreadable(unreadable)]
         case (.open, .heads(let heads)): return [.heads(heads)]
         case (.open, .repair(let repair)): return [.repair(repair)]
         case (.open, .typing(let typing)): return [.typing(typing)]

@@ -24,6 +24,8 @@ enum ReplicaState {
         static let newest = Array("newest".utf8)
         /// The hub's position behind which it may have what waits in the outbox, beside a cursor.
         static let outboxPosition = Array("outbox-position".utf8)
+        /// Logs that the hub could not read when it gave the cursor: coded as those to be cut back, each with the last seq for which a head vouches.
+        static let unread = Array("unread".utf8)
         /// The last time that an own event was given.
         static let clock = Array("clock".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
@@ -126,6 +128,7 @@ enum ReplicaState {
         try transaction.delete(SyncTables.state, Key.outboxPosition)
         try transaction.delete(SyncTables.state, Key.progress)
         try transaction.delete(SyncTables.state, Key.newest)
+        try transaction.delete(SyncTables.state, Key.unread)
         try transaction.delete(SyncTables.state, Key.healed)
         try transaction.delete(SyncTables.state, Key.filled)
     }

@@ -33,7 +33,7 @@ struct SideHealing {
         try settlePreviews()
         // It vouches for what is missing now: so all is compared with what the hub has.
         typealias Key = ReplicaState.Key
-        for key in [Key.cursor, Key.outboxPosition, Key.progress, Key.newest, Key.place, Key.healed, Key.filled] { set(key, nil) }
+        for key in [Key.cursor, Key.outboxPosition, Key.progress, Key.newest, Key.unread, Key.place, Key.healed, Key.filled] { set(key, nil) }
     }
 
     func write(to side: SideStore) throws {

@@ -140,6 +140,11 @@ package struct Fields {
         return has(1) ? .conversation(try identifier(1)) : .user(try user(2))
     }
 
+    /// Many: conversations in one field, users in another.
+    package func logs(conversations: UInt64, users: UInt64) throws -> [LogID] {
+        try identifiers(conversations).map { .conversation($0) } + self.users(users).map { .user($0) }
+    }
+
     package func head(_ field: UInt64) throws -> LogHead {
         let fields = try message(field)
         return LogHead(size: try fields.seq(1), root: try fields.hash(2))
@@ -186,6 +191,15 @@ extension ByteBuffer {
         switch log {
         case .conversation(let id): put(bytes: 1, id.bytes)
         case .user(let user): put(text: 2, user.string)
+        }
+    }
+
+    mutating func put(_ logs: [LogID], conversations: Int, users: Int) {
+        for log in logs {
+            switch log {
+            case .conversation(let id): put(bytes: conversations, id.bytes)
+            case .user(let user): put(text: users, user.string)
+            }
         }
     }
 

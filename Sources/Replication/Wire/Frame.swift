@@ -21,6 +21,7 @@ package enum Frame: Hashable, Sendable {
     case base(BaseFrame)
     case repair(RepairFrame)
     case progress(Progress)
+    case unreadable(Unreadable)
 }
 
 /// Where a replica stands in a hub's order of commits: it has seen all that concerns its user up to `position`.
@@ -92,6 +93,8 @@ package struct Hello: Hashable, Sendable {
     package var progress: PartialCursor? = nil
     /// No message with events is to be larger than about this; 0: whatever the protocol allows. A line that breaks before a message is through brings nothing.
     package var messageBytes: UInt64 = 0
+    /// Wants to be told of what the hub cannot read, and to have all else.
+    package var takesUnreadable = false
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -179,6 +182,8 @@ package struct LogNote: Hashable, Sendable {
     package var secret: [UInt8] = []
     /// The head behind the last event of this frame, where the hub has it at hand.
     package var head: LogHead?
+
+    var isEmpty: Bool { secret.isEmpty && head == nil }
 }
 
 package struct LogHead: Hashable, Sendable {
@@ -214,6 +219,16 @@ package struct Fetch: Hashable, Sendable {
 
 package struct CaughtUp: Hashable, Sendable {
     package var cursor: Cursor
+}
+
+/// What a hub cannot read of its store.
+package struct Unreadable: Hashable, Sendable {
+    /// Logs of which nothing more is sent in this session.
+    package var logs: [LogID] = []
+    /// Logs of which nothing more that is pushed is decided in this session.
+    package var undecided: [LogID] = []
+
+    package init(_ logs: [LogID] = [], undecided: [LogID] = []) { (self.logs, self.undecided) = (logs, undecided) }
 }
 
 public struct Typing: Hashable, Sendable {
@@ -316,6 +331,8 @@ public enum WireLimits {
     /// Damaged runs of one FETCH, and the bytes of the blocks that one of them may lack: it is asked for by its events else.
     package static let damagedMax = 16
     package static let repairBytesMax = 64 << 10
+    /// Logs that a hub may say in one session that it cannot read.
+    package static let unreadableMax = 1 << 20
     /// Spans by which a damaged run tells what it holds: 64 KiB or so.
     package static let spansMax = 2048
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.

@@ -100,6 +100,10 @@ extension Frame {
         case .progress(let progress):
             number = 19
             progress.encode(into: &body)
+        case .unreadable(let unreadable):
+            number = 20
+            body.put(unreadable.logs, conversations: 1, users: 2)
+            body.put(unreadable.undecided, conversations: 3, users: 4)
         }
         var out = ByteBuffer(capacity: body.count + 16)
         out.put(varint: UInt64(number) << 3 | 2)
@@ -166,6 +170,8 @@ extension Frame {
             let blocks = try fields.messages(2) { RunBlock(number: Int(clamping: $0.number(1)), bytes: $0.bytes(2)) }
             self = .repair(RepairFrame(position: try fields.seq(1), blocks: blocks))
         case 19: self = .progress(try Progress(fields))
+        case 20:
+            self = .unreadable(Unreadable(try fields.logs(conversations: 1, users: 2), undecided: try fields.logs(conversations: 3, users: 4)))
         default: throw CodecError(.badField)
         }
     }

@@ -34,17 +34,12 @@ extension PartialCursor {
 extension Progress {
     func encode(into out: inout ByteBuffer) {
         part.encode(into: &out)
-        for log in whole {
-            switch log {
-            case .conversation(let id): out.put(bytes: 5, id.bytes)
-            case .user(let user): out.put(text: 6, user.string)
-            }
-        }
+        out.put(whole, conversations: 5, users: 6)
     }
 
     init(_ fields: Fields) throws {
         part = try PartialCursor(fields)
-        whole = try fields.identifiers(5).map { .conversation($0) } + fields.users(6).map { .user($0) }
+        whole = try fields.logs(conversations: 5, users: 6)
     }
 }
 
@@ -106,6 +101,7 @@ extension Hello {
         out.put(number: 16, takesProgress ? 1 : 0)
         if let progress { out.put(message: 17) { progress.encode(into: &$0) } }
         out.put(number: 18, messageBytes)
+        out.put(number: 19, takesUnreadable ? 1 : 0)
     }
 
     init(_ fields: Fields) throws {
@@ -134,6 +130,7 @@ extension Hello {
         takesProgress = fields.number(16) != 0
         progress = fields.has(17) ? try PartialCursor(fields.message(17)) : nil
         messageBytes = fields.number(18)
+        takesUnreadable = fields.number(19) != 0
     }
 }
 

@@ -1,6 +1,6 @@
 public import Replication
 internal import ConversationStore
-internal import EventLog
+public import EventLog
 
 /// Syncs a replica with its hub over WebSocket: once, or for as long as it is let.
 ///
@@ -38,6 +38,8 @@ public final class SyncRun: Sendable {
         public var accepted = 0
         public var refused = 0
         public var connections = 0
+        /// What the hub could not read when it was connected last, and did not send: some of these logs is missing.
+        public var unreadable: Set<LogID> = []
 
         /// Whether anything has come or was answered since.
         func hasProgressed(since before: Report) -> Bool {
@@ -52,7 +54,9 @@ public final class SyncRun: Sendable {
         case progress(Report)
         /// Connected, and for so long nothing came, though not all is held: its disk may be full, or it is no honest hub.
         case quiet(seconds: Int)
-        /// Everything is held, and the outbox is answered.
+        /// The hub cannot read these logs of its store: of them it sends nothing more.
+        case unreadable([LogID])
+        /// Everything is held, but for what the hub cannot read, and the outbox is answered.
         case settled(Report)
         /// So many damaged runs were set right, by their parity or with bytes of the hub's; if not `isWhole`, the hub is asked next, or the replica salvaged.
         case repaired(runs: Int, isWhole: Bool)
@@ -262,7 +266,9 @@ public final class SyncRun: Sendable {
                 default: break
                 }
                 switch event {
-                case .connected: observe(.connected)
+                case .connected:
+                    report.unreadable = []
+                    observe(.connected)
                 case .setBack(let evidence): observe(.setBack(evidence: evidence))
                 case .received(let events, _):
                     report.eventsReceived += events
@@ -271,6 +277,9 @@ public final class SyncRun: Sendable {
                     report.accepted += accepted
                     report.refused += refused
                     observe(.progress(report))
+                case .unreadable(let logs):
+                    report.unreadable.formUnion(logs)
+                    observe(.unreadable(logs))
                 case .settled:
                     isSettled = true
                     observe(.settled(report))

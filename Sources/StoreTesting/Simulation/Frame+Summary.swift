@@ -21,6 +21,9 @@ extension Frame {
                 + heads.heads.map { "\($0.log) \($0.head.size)" }.joined(separator: ", ")
         case .progress(let progress):
             "PROGRESS \(progress.part.summary)" + (progress.whole.isEmpty ? "" : ", whole: \(progress.whole.map { "\($0)" }.joined(separator: ", "))")
+        case .unreadable(let unreadable):
+            "UNREADABLE " + unreadable.logs.map { "\($0)" }.joined(separator: ", ")
+                + (unreadable.undecided.isEmpty ? "" : ", undecided: \(unreadable.undecided.map { "\($0)" }.joined(separator: ", "))")
         case .base(let base): "BASE \(base.log) at \(base.seq)"
         case .repair(let repair): "REPAIR \(repair.position), \(repair.blocks.count) blocks"
         case .bye(let bye): "BYE \(bye.code) \(bye.reason)"

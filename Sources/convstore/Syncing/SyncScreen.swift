@@ -53,6 +53,10 @@ final class SyncScreen: Sendable {
         case .waiting(let milliseconds, let reason):
             clear()
             Terminal.complain("not connected (\(reason)); trying again in \(Quantity.duration(Double(milliseconds) / 1000))")
+        case .unreadable(let logs):
+            guard follows else { break }
+            clear()
+            Terminal.complain(Self.told(unreadable: Set(logs)))
         case .quiet(let seconds):
             clear()
             let unanswered = replica?.outbox.count { $0.state == .sent && !$0.isAccepted } ?? 0
@@ -79,6 +83,12 @@ final class SyncScreen: Sendable {
             defer { shown = now }
             return shown != now
         }
+    }
+
+    static func told(unreadable logs: Set<LogID>) -> String {
+        let names = logs.sorted().prefix(3).map { "\($0)" }.joined(separator: ", ")
+        let logsOfIt = logs.count == 1 ? "one log" : "\(Quantity.count(logs.count)) logs"
+        return "the hub cannot read \(logsOfIt) of its store (\(names)\(logs.count > 3 ? ", …" : "")), and has sent all else: its own log says what is damaged"
     }
 
     func clear() { bar.withLock { $0.clear() } }
@@ -110,6 +120,7 @@ final class SyncScreen: Sendable {
                 line.add("unsaved", damage.losses)
             }
             if let evidence = evidence.withLock({ $0 }) { line.add("set_back", evidence) }
+            if !report.unreadable.isEmpty { line.add("unreadable", report.unreadable.sorted().map { "\($0)" }) }
             return try line.print()
         }
         let events = report.eventsReceived == 1 ? "event" : "events"

@@ -46,6 +46,7 @@ struct Syncing {
         defer { try? replica.close() }
         screen.clear()
         try screen.print(report, replica)
+        if !report.unreadable.isEmpty { throw Failure(.unavailable, SyncScreen.told(unreadable: report.unreadable) + "; the next sync asks again") }
         // With a scope of newest parts the rest is not wanted.
         guard !scope.isOfParts, case let holes = replica.holes(in: scope).count, holes > 0 else { return }
         throw Failure(

@@ -48,6 +48,35 @@ import Testing
         try store.close()
     }
 
+    @Test("For the chunks that are repeated in a frame no more than so many events are read: behind that their messages are named") func chunksLongAgo() throws {
+        let store = try EventStore.open(at: directory.store)
+        _ = try store.appendBlocking([created(1), stream(1), stream(2)])
+        _ = try store.appendBlocking([sent(9, in: 1, "between"), chunk(1, 0), chunk(2, 0)])
+        let between = 3 * ChunkSeqs.eventsMax / 4
+        for first in stride(from: 0, to: between, by: 1 << 15) {
+            _ = try store.appendBlocking((0..<1 << 15).map { sent(UInt64(1000 + first + $0), in: 1, "") })
+        }
+        try store.flush()
+        _ = try store.appendBlocking([chunk(1, 1), chunk(2, 1)])
+        let end = Seq(between) + 8
+        // Both from their beginnings: the second is too much.
+        #expect(try store.appendBlocking([chunk(1, 1), chunk(2, 1), chunk(1, 0), chunk(2, 0)]).map { $0.receipt?.seq } == [end - 1, 3, 5, 6])
+        #expect(try store.appendBlocking([chunk(2, 1)]).map { $0.receipt?.seq } == [end])
+        try store.close()
+    }
+
+    @Test("Of what is not synced yet a repeat does not say that it is durable") func relaxed() throws {
+        var options = StoreOptions()
+        options.durability = .relaxed(interval: .seconds(3600))
+        let store = try EventStore.open(at: directory.store, options: options)
+        let asked = [created(1), sent(1, in: 1, "a"), sent(1, in: 1, "a")]
+        #expect(try store.appendBlocking(asked).map { $0.receipt?.isDurable } == [false, false, false])
+        #expect(try store.appendBlocking(asked).map { $0.receipt?.isDurable } == [false, false, false])
+        try store.flush()
+        #expect(try store.appendBlocking(asked).map { $0.receipt?.isDurable } == [true, true, true])
+        try store.close()
+    }
+
     @Test("What a frame has is found again in it, each time that something came") func inOneFrame() throws {
         let store = try EventStore.open(at: directory.store)
         var asked = [created(1)]

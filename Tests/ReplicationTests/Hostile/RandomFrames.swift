@@ -127,7 +127,7 @@ struct RandomFrames {
             hello.scope = .newest(conversations: random.chance(0.9) ? random.within(0...4) : .max, messages: random.chance(0.9) ? random.within(0...30) : .max)
         default: break
         }
-        hello.takesProgress = random.chance(0.7)
+        (hello.takesProgress, hello.takesUnreadable) = (random.chance(0.7), random.chance(0.7))
         if random.chance(0.4) { hello.progress = progress() }
         if random.chance(0.3) { hello.messageBytes = random.chance(0.3) ? random.next() : random.within(0...2000) }
         if random.chance(0.5) { hello.pushed = pushed() }
@@ -214,7 +214,11 @@ struct RandomFrames {
                 ? .credit(random.within(0...1 << 22))
                 : .progress(Progress(progress(), whole: random.chance(0.5) ? [] : (0..<random.below(4)).map { _ in log() }))
         case 19: return .base(BaseFrame(log: log(), base: bytes(60), seq: seq(), range: bytes(64), secret: hash().bytes))
-        case 20: return .ping(random.next())
+        case 20:
+            return random.chance(0.5)
+                ? .ping(random.next())
+                : .unreadable(
+                    Unreadable((0..<random.below(3)).map { _ in log() }, undecided: (0..<random.below(2)).map { _ in log() }))
         case 21: return .typing(Typing(conversation: conversation(), user: user, isTyping: true))
         case 23 where random.chance(0.5):
             let blocks = (0..<random.below(3)).map { _ in RunBlock(number: random.below(4), bytes: bytes(60)) }

@@ -97,7 +97,7 @@ struct RecordedSession {
             switch effect {
             case .send(let frame): perform(hub.receive(record(frame, from: "replica"), at: now))
             case .keep(_, let bytes): perform(replica.kept(bytes: bytes))
-            case .welcomed, .answered, .heads, .repair, .answersPing, .caughtUp, .progressed, .typing, .mayPush, .ended: break
+            case .welcomed, .answered, .heads, .repair, .answersPing, .caughtUp, .progressed, .unreadable, .typing, .mayPush, .ended: break
             }
         }
     }

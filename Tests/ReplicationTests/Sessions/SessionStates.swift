@@ -26,7 +26,7 @@ enum ReplicaSessionState: String, CaseIterable, Sendable {
         var session = ReplicaSession(at: now, seed: 7)
         if self == .idle { return session }
         var hello = FrameSamples.hello()
-        hello.takesProgress = true
+        (hello.takesProgress, hello.takesUnreadable) = (true, true)
         _ = session.start(hello, at: now)
         if self == .awaitingWelcome { return session }
         _ = session.receive(Frame.welcome(welcome).encoded(), at: now)

@@ -11,13 +11,16 @@ import Testing
     ]
     private static let replicaTakes: [ReplicaSessionState: Set<String>] = [
         .idle: ["BYE"], .awaitingWelcome: ["WELCOME", "PING", "PONG", "BYE"],
-        .open: ["ACCEPTED", "REFUSED", "SEGMENT", "EVENTS", "BASE", "HEADS", "CAUGHT_UP", "CREDIT", "TYPING", "PING", "PONG", "BYE", "REPAIR", "PROGRESS"],
+        .open: [
+            "ACCEPTED", "REFUSED", "SEGMENT", "EVENTS", "BASE", "HEADS", "CAUGHT_UP", "CREDIT", "TYPING", "PING", "PONG", "BYE", "REPAIR", "PROGRESS",
+            "UNREADABLE",
+        ],
     ]
 
     /// Credit that may be given, and no more; the rest as it comes.
     private static let frames = FrameSamples.kinds
 
-    @Test("there is a frame of each kind") func kinds() { #expect(Self.frames.count == 19) }
+    @Test("there is a frame of each kind") func kinds() { #expect(Self.frames.count == 20) }
 
     @Test("a hub takes what its state allows; anything else ends the session", arguments: HubState.allCases)
     func hub(_ state: HubState) {

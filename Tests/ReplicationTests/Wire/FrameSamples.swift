@@ -58,7 +58,7 @@ enum FrameSamples {
         (full.token, full.cursor, full.pushed) = ("ey.Jh.bG", cursor, [pushed("hello", counter: 1), pushed("again", counter: 2, isFirst: false, nonce: nonce)])
         (full.checkpointSize, full.checkpointRoot) = (12, root)
         (full.wantsFirstScreen, full.credit, full.sendsAgain) = (true, WireLimits.creditMax, true)
-        (full.takesProgress, full.progress) = (true, progress)
+        (full.takesProgress, full.progress, full.takesUnreadable) = (true, progress, true)
         full.messageBytes = 16 << 10
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
@@ -157,6 +157,9 @@ enum FrameSamples {
                 "PROGRESS of all",
                 .progress(Progress(PartialCursor(cursor: Cursor(store: store, incarnation: 1, position: 0), wholeFrom: 1, partFrom: 0, partThrough: 0)!))
             ),
+            ("UNREADABLE", .unreadable(Unreadable([.conversation(conversation), .user(user)]))),
+            ("UNREADABLE, where something was pushed", .unreadable(Unreadable(undecided: [.conversation(conversation), .user(user)]))),
+            ("UNREADABLE of nothing", .unreadable(Unreadable())),
             ("REPAIR of nothing", .repair(RepairFrame(position: 0, blocks: []))),
             ("BASE of nothing", .base(BaseFrame(log: .user(user), base: [], seq: 0, range: [], secret: []))),
         ]

@@ -162,20 +162,25 @@ extension Frame {
         case .progress(let progress):
             .of(
                 ("cursor", progress.part.cursor.fields), ("whole_from", .number(progress.part.wholeFrom)), ("part_from", .number(progress.part.partFrom)),
-                ("part_through", .number(progress.part.partThrough)),
-                (
-                    "whole_conversations",
-                    .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .conversation(let id) = log { .of(id.bytes) } else { nil } })
-                ),
-                (
-                    "whole_users",
-                    .of(progress.whole.compactMap { log -> FrameVectors.Value? in if case .user(let user) = log { .text(user.string) } else { nil } })
-                ))
+                ("part_through", .number(progress.part.partThrough)), ("whole_conversations", Self.conversations(progress.whole)),
+                ("whole_users", Self.users(progress.whole)))
+        case .unreadable(let unreadable):
+            .of(
+                ("conversations", Self.conversations(unreadable.logs)), ("users", Self.users(unreadable.logs)),
+                ("undecided_conversations", Self.conversations(unreadable.undecided)), ("undecided_users", Self.users(unreadable.undecided)))
         case .repair(let repair):
             .of(
                 ("position", .number(repair.position)),
                 ("blocks", .of(repair.blocks.map { .of(("number", .number(UInt64($0.number))), ("bytes", .of($0.bytes))) })))
         }
+    }
+
+    private static func conversations(_ logs: [LogID]) -> FrameVectors.Value {
+        .of(logs.compactMap { log -> FrameVectors.Value? in if case .conversation(let id) = log { .of(id.bytes) } else { nil } })
+    }
+
+    private static func users(_ logs: [LogID]) -> FrameVectors.Value {
+        .of(logs.compactMap { log -> FrameVectors.Value? in if case .user(let user) = log { .text(user.string) } else { nil } })
     }
 }
 
@@ -264,7 +269,8 @@ extension Hello {
             ("nonce", .of(nonce)), ("user", .text(user.string)), ("token", .text(token)), ("cursor", cursor?.fields), ("scope", scope.fields),
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
             ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }),
-            ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields), ("message_bytes", .number(messageBytes)))
+            ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields), ("message_bytes", .number(messageBytes)),
+            ("takes_unreadable", .flag(takesUnreadable)))
     }
 }
 

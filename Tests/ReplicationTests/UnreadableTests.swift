@@ -1,0 +1,172 @@
+import ConversationStore
+import Foundation
+import Testing
+
+@testable import Replication
+
+extension World.Session {
+    /// What the hub said that it cannot read.
+    var unreadable: [LogID] { log.withLock { $0.flatMap { event -> [LogID] in if case .unreadable(let logs) = event { logs } else { [] } } } }
+    /// Events that came.
+    var received: Int { log.withLock { $0.reduce(0) { if case .received(let events, _) = $1 { $0 + events } else { $0 } } } }
+}
+
+/// A hub of which bytes are damaged sends what it can read, and says what it cannot.
+@Suite("A hub that cannot read all of its store") struct UnreadableTests {
+    /// So many conversations, each in a run of its own.
+    private func talked(in world: World, _ count: Int) async throws -> [ConversationID] {
+        var chats: [ConversationID] = []
+        for _ in 0..<count { try await chats.append(talk(in: world)) }
+        return chats
+    }
+
+    private func talk(in world: World, _ chat: ConversationID? = nil) async throws -> ConversationID {
+        let id = if let chat { chat } else { try await world.hubStore.createConversation(.group, author: bob, participants: [ada]) }
+        _ = try await world.hubStore.append((0..<40).map { _ in Submission(message(noise(100), in: id, by: bob)) })
+        try world.hubStore.log.flush()
+        return id
+    }
+
+    /// Damages runs; done once more, it mends them.
+    private func damage(_ world: World, _ runs: [Int], ofColumns: Bool = false) throws {
+        try world.reopenHub(log: { _ in }) { path in
+            for run in runs { _ = try EventStore.damageRun(at: path, number: run) { $0[ofColumns ? 100 : $0.count / 2] ^= 0x10 } }
+        }
+    }
+
+    /// A session until it has settled, or ended.
+    private func session(_ device: Replica, _ world: World, scope: Scope = .mine) async throws -> World.Session {
+        let session = world.follow(device, scope: scope)
+        try await eventually { session.isSettled || session.end != nil }
+        #expect(session.end == nil, "\(String(describing: session.end))")
+        return session
+    }
+
+    private func end(_ session: World.Session) async throws {
+        session.connection.end()
+        try await eventually { session.end != nil }
+        session.connection = nil
+    }
+
+    private func heads(_ world: World) throws -> [Head] {
+        var heads: [Head] = []
+        try world.hubStore.log.forEachHead { head in
+            heads.append(head)
+            return true
+        }
+        return heads
+    }
+
+    private func expectEqual(_ device: Replica, _ world: World, but unread: Set<ConversationID> = []) throws {
+        for head in try heads(world) {
+            if case .conversation(let id) = head.log, unread.contains(id) { continue }
+            if case .user(let user) = head.log, user != device.user { continue }
+            #expect(try device.store.log.head(of: head.log) == head, "\(head.log)")
+        }
+    }
+
+    @Test("A new device gets the rest, and what is missing when the hub can read it again", arguments: [false, true], [Scope.mine, .everything])
+    func newDevice(ofColumns: Bool, _ scope: Scope) async throws {
+        try await withWorld {
+            $0.authenticate = HubOptions.anyUser(services: scope == .everything ? [ada] : []).authenticate
+        } _: { world in
+            let chats = try await talked(in: world, 6)
+            try damage(world, [1, 4], ofColumns: ofColumns)
+            let unread: Set = [chats[1], chats[4]]
+            let device = try scope == .everything ? world.open(world.directory + "/copy", ada, isService: true) : world.device(ada)
+            var session = try await session(device, world, scope: scope)
+            #expect(Set(session.unreadable) == Set(unread.map { .conversation($0) }))
+            try expectEqual(device, world, but: unread)
+            // What happens meanwhile comes, as long as the session lasts.
+            _ = try await world.hubStore.append(message("live", in: chats[0], by: bob))
+            try await eventually { try device.store.log.lastSeq(of: .conversation(chats[0])) == 42 }
+            try await end(session)
+            // What is held does not come again, also after it was closed.
+            let path = device.store.log.path
+            try device.close()
+            let again = try world.open(path, ada, isService: scope == .everything)
+            session = try await self.session(again, world, scope: scope)
+            #expect(session.received == 0 && Set(session.unreadable) == Set(unread.map { .conversation($0) }))
+            try await end(session)
+            try damage(world, [1, 4], ofColumns: ofColumns)
+            session = try await self.session(again, world, scope: scope)
+            #expect(session.unreadable.isEmpty && session.received == 82)
+            try expectEqual(again, world)
+            try await end(session)
+            session = try await self.session(again, world, scope: scope)
+            #expect(session.received == 0)
+            try await end(session)
+        }
+    }
+
+    @Test("A device that held the beginning goes on from there, and its own events are answered") func grown() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 3)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            for chat in chats { _ = try await talk(in: world, chat) }
+            try damage(world, [4], ofColumns: true)
+            let written = try chats.map { try device.append(message("mine", in: $0, by: ada)) }
+            var session = try await session(device, world)
+            #expect(session.unreadable == [.conversation(chats[1])])
+            try expectEqual(device, world, but: [chats[1]])
+            // What is in the log's newest run decides whether its id is new.
+            #expect(device.outbox.map(\.event) == [written[1].event] && device.outbox.allSatisfy { !$0.isAccepted && !$0.isFailed })
+            try await end(session)
+            try damage(world, [4], ofColumns: true)
+            session = try await self.session(device, world)
+            #expect(session.unreadable.isEmpty && session.received == 41)
+            #expect(device.outbox.isEmpty)
+            try expectEqual(device, world)
+            try await end(session)
+        }
+    }
+
+    @Test("Of a run of many conversations only those are missing whose texts are damaged") func shared() async throws {
+        try await withWorld { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<40 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            for chat in chats { _ = try await world.hubStore.append((0..<10).map { _ in Submission(message(noise(3000), in: chat, by: bob)) }) }
+            try world.hubStore.log.flush()
+            try damage(world, [0])
+            let device = try world.device(ada)
+            let session = try await session(device, world)
+            let unread = Set(session.unreadable)
+            #expect(1...chats.count / 2 ~= unread.count, "\(unread.count)")
+            #expect(try heads(world).allSatisfy { head in try unread.contains(head.log) || device.store.log.head(of: head.log) == head })
+            try await end(session)
+        }
+    }
+
+    @Test("Newest parts of other conversations come, and those of which something cannot be read are asked for each time") func newest() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 4)
+            try damage(world, [2], ofColumns: true)
+            let device = try world.device(ada)
+            let scope = Scope.newest(conversations: 10, messages: 5)
+            var session = try await session(device, world, scope: scope)
+            #expect(session.unreadable == [.conversation(chats[2])])
+            #expect(try device.store.lobby(of: ada, limit: 10).rows.count == 3)
+            try await end(session)
+            try damage(world, [2], ofColumns: true)
+            session = try await self.session(device, world, scope: scope)
+            #expect(session.unreadable.isEmpty)
+            #expect(try device.store.lobby(of: ada, limit: 10).rows.count == 4)
+            try await end(session)
+        }
+    }
+
+    @Test("A peer that does not know of that gets the rest, and no cursor") func older() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 3)
+            try damage(world, [1])
+            let peer = try await RawPeer(world.hub, ada)
+            try await eventually { peer.bye != nil }
+            #expect(peer.bye?.code == .internalError)
+            var logs: Set<LogID> = []
+            for case .segment(let segment) in peer.frames { try logs.formUnion(SegmentCodec.decode(segment.run).map(\.log)) }
+            #expect(logs == [.conversation(chats[0]), .conversation(chats[2])])
+            #expect(!peer.frames.contains { if case .caughtUp = $0 { true } else { false } })
+        }
+    }
+}
