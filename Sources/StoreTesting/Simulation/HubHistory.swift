@@ -27,8 +27,8 @@ struct HubHistory {
     private(set) var erased: [LogID: Set<Seq>] = [:]
     /// All that was ever erased at a time, in order: states that a device was shown may be of any.
     private var erasedOnce: [LogID: [Set<Seq>]] = [:]
-    /// Seqs of what was written before and erased by then: a hub cannot know it again (docs/PROTOCOL.md, 7).
-    private var behindErased: [LogID: Set<Seq>] = [:]
+    /// Origins of what was written before and erased by then: a hub cannot know it again (docs/PROTOCOL.md, 7).
+    private var behindErased: [LogID: Set<OriginKey>] = [:]
 
     mutating func take(_ event: RecordedEvent) throws {
         position = event.position
@@ -39,14 +39,21 @@ struct HubHistory {
         if written == nil { everRecorded[event.log, default: [:]][event.seq, default: []].append(event) }
         var kept = written ?? event
         kept.position = event.position
-        let isBehindErased = logs[event.log]?.contains { $0.origin.hlc == kept.origin.hlc && $0.event == kept.event && isErased($0) }
-        if isBehindErased ?? false { behindErased[event.log, default: []].insert(event.seq) }
+        // Judged when it is recorded: what was erased later was there to be found.
+        if written == nil, isBehindErased(kept) { behindErased[event.log, default: []].insert(OriginKey(event.origin)) }
         logs[event.log, default: []].append(kept)
         if event.isErased { noteErased(event.log, event.seq) }
         switch event.log {
         case .conversation(let id): takePlaces(event, id)
         case .user(let user): note(user, event.log, 1...event.seq)
         }
+    }
+
+    /// Whether an event is known by nothing but its content, and stands in its log already, each time erased.
+    private func isBehindErased(_ event: RecordedEvent) -> Bool {
+        if event.event.isKnownByContent { return false }
+        let copies = logs[event.log]?.filter { $0.origin.hlc == event.origin.hlc && $0.event == event.event } ?? []
+        return !copies.isEmpty && copies.allSatisfy(isErased)
     }
 
     private mutating func takePlaces(_ event: RecordedEvent, _ id: ConversationID) {
@@ -94,6 +101,7 @@ struct HubHistory {
         new.everRecorded = everRecorded
         new.everFromJoining = everFromJoining
         new.erasedOnce = erasedOnce
+        new.behindErased = behindErased
         for (log, seqs) in erased where !seqs.isEmpty { new.erasedOnce[log]!.append([]) }
         self = new
     }
@@ -189,7 +197,7 @@ struct HubHistory {
             for event in events {
                 // A device ticks its clock for each event; what it offers again keeps the time.
                 let isAgain = written[event.origin.hlc]?.contains(event.event) ?? false
-                guard !isAgain || mayRepeat(event.event) || behindErased[log]?.contains(event.seq) ?? false else {
+                guard !isAgain || mayRepeat(event.event) || behindErased[log]?.contains(OriginKey(event.origin)) ?? false else {
                     throw SimulationFailure("I3: \(log) has what was written at \(event.origin.hlc) twice, again at seq \(event.seq): \(event.event)")
                 }
                 written[event.origin.hlc, default: []].append(event.event)

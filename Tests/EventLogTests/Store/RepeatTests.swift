@@ -48,7 +48,8 @@ import Testing
         try store.close()
     }
 
-    @Test("For the chunks that are repeated in a frame no more than so many events are read: behind that their messages are named") func chunksLongAgo() throws {
+    @Test("For the chunks that are repeated in a frame no more than so many events are read: behind that their messages are named") func chunksLongAgo() throws
+    {
         let store = try EventStore.open(at: directory.store)
         _ = try store.appendBlocking([created(1), stream(1), stream(2)])
         _ = try store.appendBlocking([sent(9, in: 1, "between"), chunk(1, 0), chunk(2, 0)])
