@@ -255,7 +255,7 @@ extension OutboxOrderTests {
             let outbox = Outbox(side, [Self.entry(1, in: .random(), Self.text(.random()), of: Self.present, .sent)], identity: Self.present)
             let (log, origin) = (outbox.entries[0].event.log, outbox.entries[0].origin)
             func answer(_ accepted: [Accepted], _ refused: [Refused]) throws {
-                _ = try outbox.answered(accepted, refused, newNonce: { Self.present.nonce }, standing: { _ in .awaited })
+                _ = try outbox.answered(accepted, refused, newNonce: { _ in Self.present.nonce }, standing: { _ in .awaited })
             }
             func accepted(_ counter: UInt64, seq: Seq) -> Accepted {
                 Accepted(log: log, replica: origin.replica, counter: counter, seq: seq, hlc: origin.hlc, isDuplicate: seq == 0)

@@ -231,4 +231,50 @@ import Testing
             #expect(try texts(world, chat) == ["mended"] && device.outbox.isEmpty)
         }
     }
+
+    @Test("what the lost life had offered under ids that it took is offered again when the hub loses it once more", arguments: [1, 3])
+    func offeredByTheLostLife(_ times: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let id = try await world.hubStore.send("hello", to: chat, from: bob)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            let copy = try world.copy(device)
+            let made = ["a", "b"].map { Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: $0, isOn: true)) }
+            try world.backUpHub()
+            try device.append(made)
+            device = try await world.heal(device)
+            for _ in 0..<times {
+                try world.restoreHub()
+                try world.backUpHub()
+                device = try await world.heal(device)
+            }
+            try device.close()
+            device = try await world.heal(world.open(copy, ada))
+            #expect(try device.store.log.lastSeq(of: .conversation(chat)) == 4)
+            try world.restoreHub()
+            device = try await world.heal(device)
+            #expect(try world.hubStore.log.events(in: .conversation(chat)).dropFirst(2).map(\.event) == made)
+            #expect(try device.outbox.isEmpty && device.lostEvents().isEmpty)
+        }
+    }
+
+    @Test("what another device of its user made is kept, and offered by that device alone") func ofAnother() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let device = try world.device(ada), other = try world.device(ada)
+            try await world.sync(device)
+            try await world.sync(other)
+            try world.backUpHub()
+            try other.append(message("mine", in: chat, by: ada))
+            try await world.sync(other)
+            try await world.sync(device)
+            try world.restoreHub()
+            let healed = try await world.heal(device)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 1)
+            #expect(try healed.outbox.isEmpty && healed.lostEvents().count == 1)
+            _ = try await world.heal(other)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 2)
+        }
+    }
 }

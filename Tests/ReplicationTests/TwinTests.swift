@@ -117,7 +117,7 @@ import Testing
             func answer(_ entry: OutboxEntry, _ code: String) throws {
                 let name = (entry.event.log, entry.origin.replica, entry.origin.counter)
                 _ = try outbox.answered(
-                    [], [Refused(log: name.0, replica: name.1, counter: name.2, code: code, detail: "")], newNonce: { [UInt8](repeating: 2, count: 16) },
+                    [], [Refused(log: name.0, replica: name.1, counter: name.2, code: code, detail: "")], newNonce: { _ in [UInt8](repeating: 2, count: 16) },
                     standing: { _ in .awaited })
             }
             let custom = Event.Content.custom(name: "x", payload: [])

@@ -72,7 +72,7 @@ extension Outbox {
     ///
     /// - Throws: what `standing` throws; then nothing has changed.
     func answered(
-        _ accepted: [Accepted], _ refused: [Refused], newNonce: () -> [UInt8], standing: (OutboxEntry) throws -> Standing
+        _ accepted: [Accepted], _ refused: [Refused], newNonce: (_ after: ReplicaIdentity) throws -> [UInt8], standing: (OutboxEntry) throws -> Standing
     ) throws -> Answered {
         var result = Answered()
         var outcome = Outcome()
@@ -99,7 +99,7 @@ extension Outbox {
         var reborn: ReplicaIdentity?
         let conflicts = conflicts(refused, but: Set(outcome.gone.map(\.id)))
         if !conflicts.isEmpty, conflicts.contains(where: { $0.origin.replica == identity.replica }) {
-            reborn = ReplicaIdentity(user: identity.user, nonce: newNonce())
+            reborn = ReplicaIdentity(user: identity.user, nonce: try newNonce(identity))
         }
         let again = Set(conflicts.map(\.id))
         for answer in refused {

@@ -8,6 +8,9 @@ enum Identities {
         if let old {
             let former = try transaction.get(SyncTables.state, ReplicaState.Key.former) ?? []
             try transaction.put(SyncTables.state, ReplicaState.Key.former, former + old.replica.bytes)
+            if try transaction.get(SyncTables.state, ReplicaState.Key.family) == nil {
+                try transaction.put(SyncTables.state, ReplicaState.Key.family, old.nonce)
+            }
         }
         var lanes: [[UInt8]] = []
         try transaction.forEach(SyncTables.lanes, from: []) { key, _ in
@@ -17,14 +20,25 @@ enum Identities {
         for lane in lanes { try transaction.delete(SyncTables.lanes, lane) }
     }
 
-    /// What a replica made: what stands under one of its ids, and what stands under another one but is its own. A device that was set back to a copy does not
-    /// know the ids that it took since; what it sent under them, it finds at the hub.
-    struct Own {
+    /// The nonce of the id that a replica takes next.
+    static func nextNonce(after identity: ReplicaIdentity, _ side: SideStore, _ execution: Execution) throws -> [UInt8] {
+        try side.read { transaction in try IdentityFamily(of: identity) { try transaction.get(SyncTables.state, $0) } }.nextNonce(execution)
+    }
+
+    /// What a replica made: what stands under one of its ids, or one that a copy of it took, and what stands under another one but is its own.
+    ///
+    /// A device that was set back to a copy finds at the hub what it sent under ids that it took since.
+    final class Own {
         let ids: Set<ReplicaID>
-        fileprivate let origins: Set<[UInt8]>
+        private let origins: Set<[UInt8]>
+        private let family: IdentityFamily
+        /// Made when somebody else's id is asked for.
+        private lazy var familyIDs = family.ids()
+
+        fileprivate init(ids: Set<ReplicaID>, origins: Set<[UInt8]>, family: IdentityFamily) { (self.ids, self.origins, self.family) = (ids, origins, family) }
 
         func contains(_ event: RecordedEvent) -> Bool {
-            ids.contains(event.origin.replica) || !origins.isEmpty && origins.contains(Identities.encode(event))
+            ids.contains(event.origin.replica) || !origins.isEmpty && origins.contains(Identities.encode(event)) || familyIDs.contains(event.origin.replica)
         }
     }
 
@@ -83,6 +97,7 @@ enum Identities {
     static func own(in fact: ([UInt8]) throws -> [UInt8]?, _ identity: ReplicaIdentity) throws -> Own {
         let former = try fact(ReplicaState.Key.former) ?? []
         let ids = stride(from: 0, to: former.count - former.count % 16, by: 16).compactMap { ReplicaID(bytes: former[$0..<$0 + 16]) }
-        return Own(ids: Set(ids + [identity.replica]), origins: try origins(fact(ReplicaState.Key.own) ?? []))
+        return Own(
+            ids: Set(ids + [identity.replica]), origins: try origins(fact(ReplicaState.Key.own) ?? []), family: try IdentityFamily(of: identity, in: fact))
     }
 }

@@ -203,7 +203,9 @@ extension Replica {
     /// - Returns: whether this replica has taken a new id, and how many events have failed.
     func answered(_ accepted: [Accepted], _ refused: [Refused]) throws -> (isReborn: Bool, failed: Int) {
         try state.withLock { state in
-            let result = try state.outbox.answered(accepted, refused, newNonce: { Self.nonce(options.execution) }) { try standing(of: $0, state) }
+            let result = try state.outbox.answered(accepted, refused, newNonce: { try Identities.nextNonce(after: $0, side, options.execution) }) {
+                try standing(of: $0, state)
+            }
             show(result.touched, state)
             return (result.isReborn, result.failed)
         }

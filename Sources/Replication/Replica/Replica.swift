@@ -270,7 +270,7 @@ public final class Replica: Sendable {
     private static func outbox(_ side: SideStore, _ identity: ReplicaIdentity, _ options: ReplicaOptions) throws -> (Outbox, isOffering: Bool) {
         let offers = try Lost.read(side, in: SyncTables.offers)
         if offers.isEmpty { return (try Outbox(side, identity: identity), false) }
-        let new = ReplicaIdentity(user: identity.user, nonce: nonce(options.execution))
+        let new = ReplicaIdentity(user: identity.user, nonce: try Identities.nextNonce(after: identity, side, options.execution))
         let outbox = try Outbox(side, identity: new)
         try outbox.putFirst(
             offers,

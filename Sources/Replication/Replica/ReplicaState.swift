@@ -32,6 +32,8 @@ enum ReplicaState {
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
         static let former = Array("former".utf8)
+        /// The nonce of the first id, of which the others are made.
+        static let family = Array("family".utf8)
         /// Origins of other ids under which events of this replica's own stand.
         static let own = Array("own".utf8)
         /// There: it is a service account's.

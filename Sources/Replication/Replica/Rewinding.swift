@@ -393,7 +393,7 @@ enum Rewinding {
             throw EventLogError(.damaged, "whose replica it is cannot be read")
         }
         let old = ReplicaIdentity(user: user, nonce: nonce)
-        let new = isRetracting ? old : ReplicaIdentity(user: user, nonce: Replica.nonce(options.execution))
+        let new = isRetracting ? old : ReplicaIdentity(user: user, nonce: try Identities.nextNonce(after: old, side, options.execution))
         let outbox = try Outbox(side, identity: new)
         let sent = try sent(lost, after: place, doubles, old, outbox)
         var (own, others) = Identities.split(lost, try Identities.own(side, old))
