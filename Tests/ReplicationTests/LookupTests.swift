@@ -105,9 +105,9 @@ import Testing
 
     @Test("A log that cannot be read holds up only what is pushed of it", arguments: [false, true], [false, true])
     func unreadable(_ isRepeat: Bool, ofColumns: Bool) async throws {
+        let clock = Monitor(Execution.tasks.now())
         try await withWorld { options in
-            let now = options.execution.now()
-            options.execution.now = { now }
+            options.execution.now = { clock.withLock { $0 } }
         } _: { world in
             var peer = try await RawPeer(world.hub, ada)
             var chats: [ConversationID] = [], ids: [ConversationID: MessageID] = [:]
@@ -144,7 +144,30 @@ import Testing
             try await eventually { peer.answers >= 3 }
             #expect(peer.accepted.map(\.log) == [LogID](repeating: .conversation(other), count: 3) && peer.refused.isEmpty)
             #expect(peer.accepted.map(\.isDuplicate) == [true, false, false])
-            #expect(told.withLock { !$0.isEmpty } && peer.bye == nil)
+            #expect(told.withLock { $0.contains("log \(unreadable): what is pushed cannot be decided: ") } && peer.bye == nil)
+            #expect(!peer.frames.contains { if case .unreadable = $0 { true } else { false } })
+            // Who does not know what that means sends it again in another session.
+            clock.withLock { $0 += 9_999 }
+            peer.tick()
+            peer.send(.ping(3))
+            try await eventually { peer.frames.contains(.pong(3)) }
+            #expect(peer.bye == nil)
+            clock.withLock { $0 += 1 }
+            peer.tick()
+            try await eventually { peer.bye != nil }
+            #expect(peer.bye?.code == .internalError)
+            // Others are told, and go on.
+            peer = try await RawPeer(world.hub, ada) {
+                ($0.cursor, $0.takesUnreadable) = (Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0), true)
+            }
+            peer.forget()
+            peer.send(.push([unreadable, other].map { pushed(custom(1), in: $0, at: 1, peer.replica, 5) }))
+            try await eventually { peer.answers == 1 && peer.frames.contains(.unreadable(Unreadable(undecided: [.conversation(unreadable)]))) }
+            clock.withLock { $0 += 15_000 }
+            peer.tick()
+            peer.send(.push([unreadable, other].map { pushed(custom(5), in: $0, at: 5, peer.replica, 6) }))
+            try await eventually { peer.answers == 2 }
+            #expect(peer.accepted.map(\.log) == [.conversation(other), .conversation(other)] && peer.bye == nil)
             peer.end()
             // What the writer reads.
             peer = try await RawPeer(world.hub, ada) { $0.cursor = Cursor(store: world.hubStore.log.id, incarnation: 0, position: 0) }
