@@ -118,6 +118,16 @@ final class Archive: Sendable {
         return (UInt64(bigEndian: key.loadUnaligned(as: UInt64.self)), value)
     }
 
+    /// Where a run ends, as the next one tells, or the archive's end.
+    func lastPosition(ofRun position: Position, _ transaction: borrowing ReadTransaction) throws -> Position {
+        var next: Position?
+        try transaction.forEach(runs, from: Self.key(position: position + 1)) { key, _ in
+            next = key.count == 8 ? UInt64(bigEndian: key.loadUnaligned(as: UInt64.self)) : nil
+            return false
+        }
+        return try (next ?? state(transaction).position + 1) - 1
+    }
+
     /// A hole in the archive (I2).
     func noRun(at position: Position) -> EventLogError { Self.damaged(path, "no run holds position \(position), though the archive reaches beyond it") }
 

@@ -10,7 +10,8 @@ package struct LogPlace: Sendable {
 }
 
 extension EventStore {
-    /// Visits all logs that have events, as of the last visible one. Reads the rows and, of the runs in which logs end, the order of the commits.
+    /// Visits all logs that have events, as of the last visible one. Reads the rows and, of the runs in which logs end, the order of the commits. A log of which
+    /// that order cannot be read ends, as far as is known, where its run does: what says that something was sent is sent again then.
     package func forEachLogPlace(_ body: (LogPlace) throws -> Void) throws {
         var ended: [Position: [(place: Int, slice: Int)]] = [:]
         var places: [LogPlace] = []
@@ -30,9 +31,14 @@ extension EventStore {
                 }
                 do {
                     return try DecodedRun.lastPositions(bytes, at: run, decompressor: decompressor)
-                } catch let error as RunError {
-                    throw Archive.damaged(archive.path, "\(error)")
+                } catch is RunError {
+                    return []
                 }
+            }
+            if last.isEmpty {
+                let end = try archive.environment.read { [archive] in try archive.lastPosition(ofRun: run, $0) }
+                for (place, _) in logs { places[place].lastPosition = end }
+                continue
             }
             for (place, slice) in logs {
                 guard slice < last.count, last[slice] > 0 else {

@@ -362,7 +362,8 @@ package struct Feed {
 
     /// A frame of events that somebody chose; of logs of which that is what comes next, or what has come since that was asked for, the feed goes on behind it.
     package mutating func piece(of events: [RecordedEvent], _ source: Source) throws -> Piece? {
-        events.isEmpty ? nil : try piece(events, source) { _ in true }
+        let events = unreadable.isEmpty ? events : events.filter { !unreadable.contains($0.log) }
+        return events.isEmpty ? nil : try piece(events, source) { _ in true }
     }
 
     private static let pieceBytes = 1 << 20, pieceEvents = 8192

@@ -94,6 +94,7 @@ extension HubConnection {
         for wish in wishes {
             // What it asks for of a log below its end, for a hole or a screen, says nothing about that end.
             if let seq = offered[wish.log], seq == 0 || wish.from > 0 && (wish.through == 0 || wish.through >= seq) { offered[wish.log] = nil }
+            if feed.isUnreadable(wish.log) { continue }
             if wish.from == 0, case .conversation(let id) = wish.log {
                 guard visibleSeq(wish.log) > 0 else { continue }
                 let page = FirstScreen.Page(conversation: id, messages: Int(clamping: wish.through), bytesMax: FirstScreen.partBytesMax)
@@ -135,9 +136,10 @@ extension HubConnection {
     private func compare(_ item: HeadsFrame.Item, isProbe: Bool) throws -> HeadsFrame.Item? {
         let seq = visibleSeq(item.log)
         let size = min(seq, item.head.size)
-        var effort = Effort()
-        let root = size == 0 ? CompactRange().root() : try hub.root(of: item.log, at: size, &effort)
-        allowance.spend(effort)
+        guard let root = try root(of: item.log, at: size) else {
+            if !isProbe, awaitsHeads { named[item.log] = .some(nil) }
+            return nil
+        }
         // Of names that the peer makes up nothing is remembered.
         if size == item.head.size, root == item.head.root, !isProbe {
             // What goes first is known only when all is named.
@@ -152,6 +154,18 @@ extension HubConnection {
             denied.insert(item.log)
         }
         return HeadsFrame.Item(log: item.log, head: LogHead(size: size, root: root))
+    }
+
+    /// `nil`: it cannot be read, and the peer was told, to whom silence would say that the two are equal.
+    private func root(of log: LogID, at size: Seq) throws -> Hash256? {
+        if size == 0 { return CompactRange().root() }
+        guard takesUnreadable else {
+            var effort = Effort()
+            defer { allowance.spend(effort) }
+            return try hub.root(of: log, at: size, &effort)
+        }
+        defer { tellUnreadable() }
+        return try unlessUnreadable(log) { try hub.root(of: log, at: size, &$0) }
     }
 
     /// What the replica did not name it does not have, but for what an earlier session has told that it sent.

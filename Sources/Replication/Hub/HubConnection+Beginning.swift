@@ -24,7 +24,8 @@ extension HubConnection {
             let effects = session.welcome(welcome, at: now)
             takesUnreadable = hello.takesUnreadable
             isAllBut = hello.cursor != nil && hello.cursor == hello.progress?.cursor
-            tellsProgress = hello.takesProgress && !scope.isOfParts
+            // Of what is named beside a cursor that covers all, no part tells.
+            tellsProgress = hello.takesProgress && !scope.isOfParts && !isAllBut
             if !isGone {
                 if let progress = hello.progress {
                     try expect(what: progress, identity)
@@ -42,11 +43,16 @@ extension HubConnection {
             && holds(hello.newest)
     }
 
-    /// Whether an event that the peer has is this hub's own.
+    /// Whether an event that the peer has is this hub's own. Where that cannot be read, all that the peer has is compared.
     private func holds(_ event: HeldEvent?) throws -> Bool {
         guard let event, !PlantedBug.believeCursors.isPlanted else { return true }
         guard event.seq > 0, event.seq <= visibleSeq(event.log) else { return false }
-        return try hub.store.log.stamp(in: event.log, at: event.seq).map { HeldEvent($0, log: event.log, seq: event.seq) } == event
+        do {
+            return try hub.store.log.stamp(in: event.log, at: event.seq).map { HeldEvent($0, log: event.log, seq: event.seq) } == event
+        } catch let error as EventLogError where error.code == .damaged {
+            hub.options.log("log \(event.log): whether a peer's cursor holds cannot be told: \(error)")
+            return false
+        }
     }
 
     /// Whether the log of heads that this hub has signed begins with the part that the peer has seen signed: not so if it was set back, and has signed
@@ -132,7 +138,7 @@ extension HubConnection {
         var lacking: [HubIndex.Change] = []
         var awaited: [Awaited] = []
         var offers: [HeadsFrame.Item] = []
-        for change in all {
+        for change in all where !isAllBut || change.lastPosition > position {
             guard let (end, first, last) = try unlessDamaged(change.log, { _ in try places(of: change, around: position) }) else {
                 lacking.append(change)
                 continue

@@ -61,6 +61,7 @@ extension HubConnection {
     }
 
     private func sendScreen(_ identity: Identity) throws {
+        if feed.hasUnreadable { screen.removeAll { feed.isUnreadable(.conversation($0.conversation)) } }
         let part = try FirstScreen(hub, identity, scope).part(&screen, bytesMax: feed.messageBytesMax)
         allowance.spend(part.effort)
         // Where the log itself is on its way, that goes as far as it can be read.
@@ -176,7 +177,11 @@ extension HubConnection {
 
     /// Gives a log up if something of it cannot be read: of others all is sent.
     func unlessDamaged<Result>(_ log: LogID, _ body: (inout Effort) throws -> Result) throws -> Result? {
-        if feed.isUnreadable(log) { return nil }
+        feed.isUnreadable(log) ? nil : try unlessUnreadable(log, body)
+    }
+
+    /// The same of what may be tried though something else of the log cannot be read.
+    func unlessUnreadable<Result>(_ log: LogID, _ body: (inout Effort) throws -> Result) throws -> Result? {
         var effort = Effort()
         defer { allowance.spend(effort) }
         do {
@@ -188,7 +193,7 @@ extension HubConnection {
     }
 
     /// Tells of what turned out to be unreadable.
-    private func tellUnreadable() {
+    func tellUnreadable() {
         let damage = feed.takeDamage()
         if damage.isEmpty { return }
         for (error, logs) in Dictionary(grouping: damage, by: \.error.description).sorted(by: { $0.key < $1.key }) {

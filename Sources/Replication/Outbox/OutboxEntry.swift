@@ -1,3 +1,4 @@
+internal import ConversationStore
 public import EventLog
 
 /// An event of this replica's own that no hub has accepted yet.
@@ -162,5 +163,13 @@ extension OutboxEntry {
             [id]
         default: []
         }
+    }
+}
+
+extension PendingEvent {
+    init(_ entry: OutboxEntry) {
+        var failure: Refusal?
+        if case .failed(let code, let detail) = entry.state { failure = Refusal(RefusalCode(rawValue: code) ?? .malformed, detail) }
+        self.init(entry.event, origin: entry.origin, failure: failure, isWaiting: entry.isWaiting)
     }
 }

@@ -27,6 +27,9 @@ final class HeadComparison {
     /// Whether the two differ in a log.
     var differs: Bool { !searches.isEmpty || !rewinds.isEmpty }
 
+    /// What the hub cannot read is compared another time.
+    func giveUp(_ log: LogID) { (searches[log], disputed[log]) = (nil, nil) }
+
     /// The hub's answer: its head at a size, which is what was asked for, or all that it has.
     func take(_ log: LogID, heldSeq: Seq, size: Seq, isEqual: Bool) -> Step {
         guard heldSeq > 0 else { return .nothing }

@@ -199,9 +199,11 @@ struct Previews {
     }
 
     /// All that the hub has in a scope has come: what it did not show anew goes. Answers the events that are shown in its place.
-    mutating func settleSuspects(in names: Set<ConversationID>?, of store: ConversationStore) throws -> [RecordedEvent] {
+    ///
+    /// - Parameter unread: what the hub could not read stays as it is shown.
+    mutating func settleSuspects(in names: Set<ConversationID>?, but unread: [LogID: Seq], of store: ConversationStore) throws -> [RecordedEvent] {
         var shown: [RecordedEvent] = []
-        for (id, part) in parts where part.isSuspect && Scope.covers(.conversation(id), names) {
+        for (id, part) in parts where part.isSuspect && Scope.covers(.conversation(id), names) && unread[.conversation(id)] == nil {
             if let new = fresh[id], try new.lastSeq > store.log.lastSeq(of: .conversation(id)) {
                 try place(new, id, in: store)
                 shown += new.events

@@ -38,21 +38,22 @@ extension Replica {
 
     /// All that the hub has, or what fills a hole, has come.
     ///
+    /// - Parameter unread: what the hub could not read: of that it is not known what it has.
     /// - Returns: whether this replica made some of what the hub lost, and must be opened anew to offer it again.
-    func endComparing(_ state: inout State) throws -> Bool {
+    func endComparing(_ state: inout State, but unread: [LogID: Seq] = [:]) throws -> Bool {
         let isComparing = state.isComparing
         // What lay in a hole when all else was compared is told from what filled that.
         guard isComparing || state.mayTellSuspects else { return false }
         (state.isComparing, state.mayTellSuspects) = (false, false)
         if isComparing {
-            try confirmed(state.previews.settleSuspects(in: state.scopeNames, of: store), &state)
+            try confirmed(state.previews.settleSuspects(in: state.scopeNames, but: unread, of: store), &state)
             show(try state.outbox.strikeAccepted { try standing(of: $0, state) }, state)
         }
         defer { state.previews.forgetTold() }
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
-        for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) {
+        for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) && unread[event.log] == nil {
             if !isComparing, try state.damaged.has(event.log) || event.seq > store.log.lastSeq(of: event.log) { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }

@@ -56,6 +56,7 @@ extension Replica {
             if cursor != state.cursor { state.outbox.position = 0 }
             // The answers may come before WELCOME is looked at.
             state.isComparing = progress == nil && cursor?.incarnation ?? 0 == 0
+            state.leavesSuspects = false
             state.scopeNames = scope.names
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
@@ -141,18 +142,18 @@ extension Replica {
     /// - Parameters:
     ///   - place: this store's last position when the cursor came.
     ///   - unread: logs that the hub could not read, each with the last seq for which a head vouches: the cursor says nothing of them.
-    ///   - isOfParts: whether the scope asks for newest parts: in the next session nobody could name what is missing of them, and this cursor is not taken.
-    /// - Returns: whether this replica must be opened anew, to offer again what the hub lost; `nil`: what was compared is not settled, as what the hub could not
-    ///   read would look lost.
-    func caughtUp(_ cursor: Cursor, place: Position, but unread: [LogID: Seq] = [:], isOfParts: Bool = false) throws -> Bool? {
+    ///   - isKept: whether the cursor is to be taken; else all is compared in the next session.
+    /// - Returns: whether this replica must be opened anew, to offer again what the hub lost.
+    func caughtUp(_ cursor: Cursor, place: Position, but unread: [LogID: Seq] = [:], isKept: Bool = true) throws -> Bool {
         store.log.endAdopting()
         var hadHealed = false
         // The disk's cursor counts on what is forgotten with it.
         defer { if hadHealed { saveCursor() } }
         return try state.withLock { state in
-            if state.isComparing, !unread.isEmpty, try hasSuspects(of: unread.keys, state) { return nil }
-            let mustReopen = try endComparing(&state)
-            if isOfParts, !unread.isEmpty { return mustReopen }
+            // What is set aside of what the hub could not read is compared in the next session, with all else.
+            if state.isComparing, !unread.isEmpty, try hasSuspects(of: unread.keys, state) { state.leavesSuspects = true }
+            let mustReopen = try endComparing(&state, but: unread)
+            guard isKept, !state.leavesSuspects else { return mustReopen }
             if state.outbox.caughtUp(at: cursor.position) { state.isCursorSaved = false }
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil || state.unread != unread else {

@@ -46,6 +46,8 @@ public final class Replica: Sendable {
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
         var isComparing = false
+        /// Something of what was compared could not be read at the hub, and it is not known what became of it.
+        var leavesSuspects = false
         /// Logs with events of an earlier session for which no head vouched before its end, each with the last seq that was vouched for. The hub is asked about them.
         var unvouched: [LogID: Seq] = [:]
         /// What the session's scope names; `nil`: it leaves nothing out.
@@ -492,12 +494,4 @@ public struct ReplicaOptions: Sendable {
     package var messageBytes = (behindTwo: 128 << 10, behindFour: 16 << 10)
 
     public init() {}
-}
-
-extension PendingEvent {
-    init(_ entry: OutboxEntry) {
-        var failure: Refusal?
-        if case .failed(let code, let detail) = entry.state { failure = Refusal(RefusalCode(rawValue: code) ?? .malformed, detail) }
-        self.init(entry.event, origin: entry.origin, failure: failure, isWaiting: entry.isWaiting)
-    }
 }

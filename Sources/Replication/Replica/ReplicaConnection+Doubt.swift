@@ -9,6 +9,7 @@ extension ReplicaConnection {
         let heads = try replica.unvouchedHeads()
         if heads.isEmpty, !replica.namesPart { return }
         isInDoubt = true
+        doubts = replica.unvouched
         if replica.namesPart { ahead = Dictionary(uniqueKeysWithValues: heads.map { ($0.log, $0.head.size) }) }
         perform(session.compare(HeadsFrame(heads: heads, isProbe: false, isLast: replica.namesPart)))
         perform(session.ping())

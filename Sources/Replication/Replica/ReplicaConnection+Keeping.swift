@@ -55,7 +55,7 @@ extension ReplicaConnection {
             if let hole = missing[log], try replica.reach(of: log) >= hole.lastSeq { missing[log] = nil }
         }
         if case .base = frame {} else { noteVouched(kept) }
-        for bridge in kept.bridges where !unreadable.contains(bridge.wish.log) { (missing[bridge.wish.log], askedAt) = (bridge, now) }
+        for bridge in kept.bridges where unreadable[bridge.wish.log] == nil { (missing[bridge.wish.log], askedAt) = (bridge, now) }
         perform(session.fetch(kept.wishes + kept.bridges.map(\.wish) + notMissingYet(kept.holes)))
         perform(session.kept(bytes: bytes))
     }
@@ -63,7 +63,7 @@ extension ReplicaConnection {
     /// Those of some wishes that were not asked for yet; noted as missing until they have come.
     func notMissingYet(_ holes: [Kept.Hole]) -> [Fetch] {
         var new: [Fetch] = []
-        for hole in holes where !unreadable.contains(hole.wish.log) {
+        for hole in holes where unreadable[hole.wish.log] == nil {
             if missing[hole.wish.log] == nil { new.append(hole.wish) }
             let lastSeq = max(missing[hole.wish.log]?.lastSeq ?? 0, hole.lastSeq)
             missing[hole.wish.log] = Kept.Hole(wish: missing[hole.wish.log]?.wish ?? hole.wish, lastSeq: lastSeq)
@@ -75,22 +75,22 @@ extension ReplicaConnection {
     /// What is missing of such logs is not awaited any more.
     func noteUnreadable(_ told: Unreadable) throws {
         let names = scope.names
-        let known = unreadable.union(undecided)
-        unreadable.formUnion(told.logs.filter { Scope.covers($0, names) })
+        var new: [LogID] = []
+        for log in told.logs where Scope.covers(log, names) && unreadable[log] == nil {
+            if !undecided.contains(log) { new.append(log) }
+            // That nothing was said of it when it was compared may be for the same reason.
+            let seq = try comparison == nil ? min(doubts[log] ?? .max, unvouched[log] ?? replica.heldSeq(of: log)) : 0
+            (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
+            comparison?.giveUp(log)
+        }
         // Whatever the scope: the outbox is sent all the same.
-        undecided.formUnion(told.undecided)
-        let new = unreadable.union(undecided).subtracting(known).sorted()
+        for log in told.undecided where undecided.insert(log).inserted && unreadable[log] == nil { new.append(log) }
         // Names that it makes up must not be gathered for ever.
         guard unreadable.count + undecided.count <= WireLimits.unreadableMax else {
-            throw ReplicaError(.badPeer, "the hub cannot read more logs than there may be")
+            throw ReplicaError(.badPeer, "the hub says of more than \(WireLimits.unreadableMax) logs that it cannot read them")
         }
-        for log in unreadable { missing[log] = nil }
         if !new.isEmpty { observe(.unreadable(new)) }
-    }
-
-    /// Up to which seq heads vouch for what is held of what the hub cannot read.
-    func vouchedSeqsOfUnreadable() throws -> [LogID: Seq] {
-        try Dictionary(uniqueKeysWithValues: unreadable.map { ($0, try unvouched[$0] ?? replica.heldSeq(of: $0)) })
+        try rewindIfCompared()
     }
 
     /// Logs that grew are vouched for by a head behind their last event, in that frame or a later one. Of a base the events that follow it tell.

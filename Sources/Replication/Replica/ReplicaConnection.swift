@@ -55,8 +55,12 @@ public final class ReplicaConnection: @unchecked Sendable {
     var isCaughtUp = false
     /// What is missing before events that came, was asked for, and has not come: a cursor would vouch for it.
     var missing: [LogID: Kept.Hole] = [:]
-    /// What the hub has said that it cannot read: of these logs nothing more comes in this session, and of those nothing more that is sent is answered.
-    var unreadable: Set<LogID> = [], undecided: Set<LogID> = []
+    /// What the hub has said that it cannot read: of these logs nothing more comes in this session. Each with the last seq for which heads vouch.
+    var unreadable: [LogID: Seq] = [:]
+    /// Logs of which nothing more that is sent is answered.
+    var undecided: Set<LogID> = []
+    /// What was doubtful when the session began: what the hub cannot read stays so.
+    var doubts: [LogID: Seq] = [:]
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
     var unvouched: [LogID: Seq] = [:]
     var unvouchedParts: Set<LogID> = []
@@ -171,8 +175,8 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     /// A hub that says it has everything sent, and has not, is asked anew.
     private func endIfWithheld() {
-        guard isCaughtUp, comparison == nil, replica.isWhole(in: scope, but: unreadable),
-            replica.awaited(in: scope, but: unreadable, undecided) == .acceptedEvents
+        guard isCaughtUp, comparison == nil, replica.isWhole(in: scope, but: Set(unreadable.keys)),
+            replica.awaited(in: scope, but: Set(unreadable.keys), undecided) == .acceptedEvents
         else {
             return withheldSince = nil
         }
@@ -330,7 +334,7 @@ public final class ReplicaConnection: @unchecked Sendable {
 
     private func caughtUp(_ cursor: Cursor) throws {
         try checkHub(cursor)
-        if let log = unvouched.keys.first(where: { !unreadable.contains($0) }) ?? unvouchedParts.first {
+        if let log = unvouched.keys.first(where: { unreadable[$0] == nil }) ?? unvouchedParts.first(where: { unreadable[$0] == nil }) {
             throw ReplicaError(.badPeer, "the hub gave no head for what it sent of \(log)")
         }
         guard !isInDoubt else { return laterCursor = (cursor, replica.store.log.lastPosition) }
@@ -354,12 +358,14 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
-        let mustReopen = try replica.caughtUp(cursor, place: place, but: vouchedSeqsOfUnreadable(), isOfParts: scope.isOfParts)
+        // Of newest parts nobody could say in the next session what of them is missing: all is compared then.
+        let isTold = unreadable.isEmpty || !scope.isOfParts && unvouchedParts.isEmpty
+        let mustReopen = try replica.caughtUp(cursor, place: place, but: unreadable, isKept: isTold)
         // What was offered, and stands there all the same.
         tellSettled()
-        if mustReopen ?? false { return reopen() }
-        // What was struck may have freed what waited for it. What rests on what may be lost waits until that is known.
-        if mustReopen != nil || !holdsBack { try holdsBack ? sendAgain() : push() }
+        if mustReopen { return reopen() }
+        // What was struck may have freed what waited for it.
+        try holdsBack ? sendAgain() : push()
         isCaughtUp = holes.isEmpty
         tellIfSettled()
     }
@@ -429,13 +435,13 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.awaited(in: scope, but: unreadable, undecided) == .nothing else {
+        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.awaited(in: scope, but: Set(unreadable.keys), undecided) == .nothing else {
             return
         }
         // The line has brought all that the hub has.
         hasSettled = true
         try? replica.forgetBreaks()
-        guard replica.isWhole(in: scope, but: unreadable) else { return }
+        guard replica.isWhole(in: scope, but: Set(unreadable.keys)) else { return }
         observe(.settled)
         if !hasSaved { replica.store.log.saveFoldsSoon() }
         hasSaved = true

@@ -332,7 +332,7 @@ public enum WireLimits {
     package static let damagedMax = 16
     package static let repairBytesMax = 64 << 10
     /// Logs that a hub may say in one session that it cannot read.
-    package static let unreadableMax = 1 << 20
+    package static let unreadableMax = 1 << 17
     /// Spans by which a damaged run tells what it holds: 64 KiB or so.
     package static let spansMax = 2048
     /// What a log may grow to. A peer that says more wants somebody's arithmetic to overflow.
