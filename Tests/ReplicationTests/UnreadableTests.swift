@@ -148,11 +148,103 @@ extension World.Session {
             #expect(session.unreadable == [.conversation(chats[2])])
             #expect(try device.store.lobby(of: ada, limit: 10).rows.count == 3)
             try await end(session)
+            session = try await self.session(device, world, scope: scope)
+            #expect(session.unreadable == [.conversation(chats[2])])
+            #expect(try device.store.lobby(of: ada, limit: 10).rows.count == 3)
+            try await end(session)
             try damage(world, [2], ofColumns: true)
             session = try await self.session(device, world, scope: scope)
             #expect(session.unreadable.isEmpty)
             #expect(try device.store.lobby(of: ada, limit: 10).rows.count == 4)
             try await end(session)
+        }
+    }
+
+    /// What lies in one run, of which a device holds the first ones.
+    private func talkHalf(_ device: Replica, in chat: ConversationID, _ world: World) async throws {
+        for half in 0..<2 {
+            _ = try await world.hubStore.append((0..<20).map { _ in Submission(message(noise(100), in: chat, by: bob)) })
+            if half == 0 { try await world.sync(device) }
+        }
+        try world.hubStore.log.flush()
+    }
+
+    @Test("Nor does it end sessions that what a device holds of a log ends within what cannot be read", arguments: [false, true]) func within(ofColumns: Bool) async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 2)
+            let device = try world.device(ada)
+            try await talkHalf(device, in: chats[0], world)
+            try damage(world, [2], ofColumns: ofColumns)
+            for round in 0..<3 {
+                _ = try await world.hubStore.append(message("round \(round)", in: chats[1], by: bob))
+                let own = try device.append(message("mine \(round)", in: chats[1], by: ada))
+                let session = try await session(device, world)
+                #expect(session.unreadable == [.conversation(chats[0])])
+                #expect(!device.outbox.contains { $0.id == own.id })
+                try expectEqual(device, world, but: [chats[0]])
+                #expect(try device.store.log.lastSeq(of: .conversation(chats[0])) == 61)
+                try await end(session)
+            }
+            try damage(world, [2], ofColumns: ofColumns)
+            let session = try await session(device, world)
+            #expect(session.unreadable.isEmpty)
+            try expectEqual(device, world)
+            #expect(try device.lostEvents().isEmpty && device.evidence == nil)
+            try await end(session)
+        }
+    }
+
+    @Test("Where a device's newest event cannot be read, all is compared") func newestHeld() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 2)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            try damage(world, [1], ofColumns: true)
+            _ = try await world.hubStore.append(message("more", in: chats[0], by: bob))
+            let session = try await session(device, world)
+            #expect(session.unreadable.isEmpty)
+            try expectEqual(device, world)
+            try await end(session)
+        }
+    }
+
+    @Test("What a hub that was set back cannot read is not taken for lost, and holds nothing else up", arguments: [false, true]) func setBack(isPart: Bool) async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 3)
+            let device = try world.device(ada)
+            try world.backUpHub()
+            _ = try await world.hubStore.append(message("lost", in: chats[2], by: bob))
+            if isPart {
+                // A newest part over a hole.
+                let session = world.follow(device, scope: .newest(conversations: 10, messages: 5))
+                try await eventually { session.isSettled }
+                try await end(session)
+            } else {
+                try await world.sync(device)
+            }
+            try world.restoreHub()
+            try damage(world, [0], ofColumns: true)
+            let shown = try device.store.timeline(of: chats[0])?.messages.map(\.id)
+            var healed = device
+            for round in 0..<2 {
+                let own = try healed.append(message("mine \(round)", in: chats[1], by: ada))
+                let path = healed.store.log.path
+                let session = world.follow(healed)
+                try await eventually { session.isSettled || session.end != nil }
+                if case .mustReopen = session.end {
+                    try healed.close()
+                    healed = try await world.heal(world.open(path, ada))
+                } else {
+                    #expect(session.end == nil && session.unreadable == (isPart ? [.conversation(chats[0])] : []))
+                    try await end(session)
+                }
+                #expect(!healed.outbox.contains { $0.id == own.id })
+                #expect(try healed.store.timeline(of: chats[0])?.messages.map(\.id) == shown)
+            }
+            try damage(world, [0], ofColumns: true)
+            healed = try await world.heal(healed)
+            try expectEqual(healed, world)
+            #expect(try healed.lostEvents().map(\.log) == [.conversation(chats[2])] && healed.evidence == nil)
         }
     }
 

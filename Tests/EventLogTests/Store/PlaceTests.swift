@@ -43,6 +43,30 @@ import Testing
         #expect(try store.firstSeq(of: .conversation(conversation(99)), after: 0) == nil)
     }
 
+    @Test("A log that ends in a run of which the order of the commits is damaged ends, as far as is known, where that run does", arguments: [0, 1, 2])
+    func damaged(_ number: Int) throws {
+        let store = try EventStore.open(at: directory.store)
+        var ends: [Position] = []
+        for round in 0..<3 as Range<UInt64> {
+            _ = try store.appendBlocking([created(2 * round), created(2 * round + 1), sent(round, in: 2 * round, "words")])
+            try store.flush()
+            ends.append(store.lastPosition)
+        }
+        try store.close()
+        _ = try EventStore.damageRun(at: directory.store, number: number) { run in
+            let meta = run.withUnsafeBytes { try! DecodedRun.Header($0, at: Position(3 * number + 1)) }.meta
+            run[meta.lowerBound + meta.count / 2] ^= 1
+        }
+        let damaged = try EventStore.open(at: directory.store)
+        var found: [LogID: Position] = [:]
+        try damaged.forEachLogPlace { found[$0.log] = $0.lastPosition }
+        for round in 0..<3 as Range<UInt64> {
+            #expect(found[.conversation(conversation(2 * round))] == ends[Int(round)])
+            #expect(found[.conversation(conversation(2 * round + 1))] == (round == UInt64(number) ? ends[number] : ends[Int(round)] - 1))
+        }
+        try damaged.close()
+    }
+
     @Test("A log's last position, and its first seq after a position, are those of the commit order: in journal, archive and both, after reopening too")
     func places() throws {
         let store = try EventStore.open(at: directory.store, options: StoreOptions(journalBytesMax: 256 << 10))
