@@ -2,6 +2,7 @@ import ConversationStore
 import Foundation
 import Testing
 
+@testable import EventLog
 @testable import Replication
 
 extension World.Session {
@@ -169,7 +170,9 @@ extension World.Session {
         try world.hubStore.log.flush()
     }
 
-    @Test("Nor does it end sessions that what a device holds of a log ends within what cannot be read", arguments: [false, true]) func within(ofColumns: Bool) async throws {
+    @Test("Nor does it end sessions that what a device holds of a log ends within what cannot be read", arguments: [false, true]) func within(ofColumns: Bool)
+        async throws
+    {
         try await withWorld { world in
             let chats = try await talked(in: world, 2)
             let device = try world.device(ada)
@@ -208,7 +211,9 @@ extension World.Session {
         }
     }
 
-    @Test("What a hub that was set back cannot read is not taken for lost, and holds nothing else up", arguments: [false, true]) func setBack(isPart: Bool) async throws {
+    @Test("What a hub that was set back cannot read is not taken for lost, and holds nothing else up", arguments: [false, true]) func setBack(isPart: Bool)
+        async throws
+    {
         try await withWorld { world in
             let chats = try await talked(in: world, 3)
             let device = try world.device(ada)
@@ -245,6 +250,33 @@ extension World.Session {
             healed = try await world.heal(healed)
             try expectEqual(healed, world)
             #expect(try healed.lostEvents().map(\.log) == [.conversation(chats[2])] && healed.evidence == nil)
+        }
+    }
+
+    @Test("Where the lobby cannot be read all comes without a first screen") func lobby() async throws {
+        try await withWorld { world in
+            _ = try await talked(in: world, 3)
+            try world.reopenHub(log: { _ in }) { path in
+                let archive = try Archive(directory: path, isReadOnly: false, mapBytesMax: .max / 2)
+                defer { archive.environment.close() }
+                let record = try archive.environment.read { try FoldRecord.read("conversations", archive, $0) }
+                let live = try #require(record.live)
+                let table = try #require(try archive.foldTable("conversations", live.number, creates: false)).table
+                var keys: [[UInt8]] = []
+                try archive.environment.read { transaction in
+                    try transaction.forEach(table) { key, _ in
+                        keys.append(Array(key))
+                        return true
+                    }
+                }
+                try archive.environment.write { transaction in for key in keys { try transaction.put(table, key, [UInt8](repeating: 3, count: 50)) } }
+            }
+            #expect(throws: EventLogError.self) { try world.hubStore.lobby(of: ada, limit: 10) }
+            let device = try world.device(ada)
+            let session = try await session(device, world)
+            #expect(session.unreadable.isEmpty)
+            try expectEqual(device, world)
+            try await end(session)
         }
     }
 

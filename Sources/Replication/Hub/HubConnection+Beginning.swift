@@ -85,7 +85,14 @@ extension HubConnection {
         if position == 0 { cover(changes, at: now, told: nil) }
         if PlantedBug.forgetMissed.isPlanted { changes = changes.suffix(1) }
         let isNewest = if case .newest = scope { true } else { false }
-        if position == 0, hello.wantsFirstScreen || isNewest { screen = try FirstScreen(hub, identity, scope).pages()[...] }
+        if position == 0, hello.wantsFirstScreen || isNewest {
+            do {
+                screen = try FirstScreen(hub, identity, scope).pages()[...]
+            } catch let error as EventLogError where error.code == .damaged && !isNewest {
+                // All comes without it, only later.
+                hub.options.log("no first screen can be made: \(error)")
+            }
+        }
         var offers: [HeadsFrame.Item] = []
         var hasLeft = false
         for change in changes {

@@ -435,7 +435,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     }
 
     private func tellIfSettled() {
-        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.awaited(in: scope, but: Set(unreadable.keys), undecided) == .nothing else {
+        guard !hasEnded, isCaughtUp, session.isOpen, comparison?.isBusy != true, replica.awaited(in: scope, but: Set(unreadable.keys), undecided) == .nothing
+        else {
             return
         }
         // The line has brought all that the hub has.
