@@ -253,6 +253,68 @@ extension World.Session {
         }
     }
 
+    @Test("What a hub that was set back cannot compare is compared later, and what it lost of it is offered then", arguments: [false, true])
+    func comparedLater(atOnce: Bool) async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 2)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            let own = (0..<(atOnce ? 3 : 60)).map { message("own \($0)", in: chats[0], by: ada) }
+            try device.append(own)
+            try await world.sync(device)
+            try world.restoreHub()
+            _ = try await talk(in: world, chats[0])
+            // Its head can be told where the device holds more; within the run that cannot be read it cannot.
+            try damage(world, [atOnce ? 2 : 0], ofColumns: true)
+            let shown = try device.store.timeline(of: chats[0], limit: 500)?.messages.map(\.id)
+            for round in 0..<2 {
+                let other = try device.append(message("mine \(round)", in: chats[1], by: ada))
+                let session = try await session(device, world)
+                #expect(session.unreadable == [.conversation(chats[0])])
+                #expect(!device.outbox.contains { $0.id == other.id })
+                #expect(try device.store.timeline(of: chats[0], limit: 500)?.messages.map(\.id) == shown)
+                #expect(try device.lostEvents().isEmpty)
+                try await end(session)
+            }
+            try damage(world, [atOnce ? 2 : 0], ofColumns: true)
+            device = try await world.heal(device)
+            try expectEqual(device, world)
+            #expect(try device.lostEvents().isEmpty && device.outbox.isEmpty && device.evidence == nil)
+            let texts = try world.hubStore.log.events(in: .conversation(chats[0])).map(\.event)
+            #expect(texts.suffix(own.count) == own[...])
+        }
+    }
+
+    @Test("Where a first sync broke off nothing is taken for sent of logs of which it cannot be read where they end", arguments: 0..<6)
+    func brokenOff(_ run: Int) async throws {
+        try await withWorld(ResumeTests.small) { world in
+            var chats: [ConversationID] = []
+            for _ in 0..<18 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
+            var firsts: [Position] = [1]
+            for round in 0..<6 {
+                for chat in chats[round * 3..<round * 3 + 3] {
+                    _ = try await world.hubStore.append((0..<20).map { _ in Submission(message(noise(200), in: chat, by: bob)) })
+                }
+                try world.hubStore.log.flush()
+                firsts.append(world.hubStore.log.lastPosition + 1)
+            }
+            let device = try world.device(ada)
+            _ = try await Line(world.hub, device, isLost: { record, _ in record.progress.last.map { $0.wholeFrom > 1 && record.progress.count > 2 } ?? false }).run()
+            try world.reopenHub(log: { _ in }) { path in
+                _ = try EventStore.damageRun(at: path, number: run) { bytes in
+                    let meta = bytes.withUnsafeBytes { try! DecodedRun.Header($0, at: firsts[run]) }.meta
+                    bytes[meta.lowerBound + meta.count / 2] ^= 1
+                }
+            }
+            let session = try await session(device, world)
+            let unread = Set(session.unreadable)
+            for head in try heads(world) where !unread.contains(head.log) { #expect(try device.store.log.head(of: head.log) == head) }
+            #expect(unread.count < 18)
+            try await end(session)
+        }
+    }
+
     @Test("Where the lobby cannot be read all comes without a first screen") func lobby() async throws {
         try await withWorld { world in
             _ = try await talked(in: world, 3)

@@ -98,6 +98,42 @@ import Testing
         }
     }
 
+    @Test("nor against one that could not read it in the session between", .timeLimit(.minutes(20))) func unreadMeanwhile() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            try await world.hubStore.send("vouched for", to: chat, from: bob)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            _ = try await world.hubStore.append(message("pay 10", in: chat, by: bob))
+            try await breakOff(world, device, { Self.rewrite(&$0, "pay 10", to: "pay 99") }) {
+                try device.store.timeline(of: chat)?.messages.last?.text == "pay 99"
+            }
+            // It cannot read the log that is named.
+            let welcome = Monitor<Welcome?>(nil), end = world.hubStore.log.lastPosition
+            let blind = Between(world.hub, device) { frame in
+                if case .heads = frame { .unreadable(Unreadable([.conversation(chat)])) } else { nil }
+            } _: { frame in
+                switch frame {
+                case .welcome(let new): welcome.withLock { $0 = new }
+                case .heads:
+                    return welcome.withLock { welcome in
+                        welcome.map { .caughtUp(CaughtUp(cursor: Cursor(store: $0.store, incarnation: $0.incarnation, position: end))) }
+                    }
+                case .events, .segment: return nil
+                default: break
+                }
+                return frame
+            }
+            try await eventually { blind.hasEnded || blind.isSettled }
+            #expect(blind.isSettled)
+            blind.end()
+            try await eventually { blind.hasEnded }
+            let healed = try await world.heal(device)
+            #expect(try healed.evidence == nil && healed.lostEvents().count == 1)
+            #expect(try healed.store.log.head(of: .conversation(chat)) == world.hubStore.log.head(of: .conversation(chat)))
+        }
+    }
+
     @Test("a log that somebody made up is let go of, and so is an event behind what the hub has", .timeLimit(.minutes(20))) func madeUp() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])

@@ -5,13 +5,15 @@ package struct LogPlace: Sendable {
     package var log: LogID
     package var lastSeq: Seq
     package var lastPosition: Position
+    /// Whether that is just where the log ends, and not behind it.
+    package var isEndKnown = true
     /// In the order in which the log first names them. `joinedSeq` is 0 for who takes no part now, `leftSeq` for who never left.
     package var people: [(user: UserID, joinedSeq: Seq, leftSeq: Seq)]
 }
 
 extension EventStore {
     /// Visits all logs that have events, as of the last visible one. Reads the rows and, of the runs in which logs end, the order of the commits. A log of which
-    /// that order cannot be read ends, as far as is known, where its run does: what says that something was sent is sent again then.
+    /// that order cannot be read ends, as far as is known, where its run does.
     package func forEachLogPlace(_ body: (LogPlace) throws -> Void) throws {
         var ended: [Position: [(place: Int, slice: Int)]] = [:]
         var places: [LogPlace] = []
@@ -37,7 +39,7 @@ extension EventStore {
             }
             if last.isEmpty {
                 let end = try archive.environment.read { [archive] in try archive.lastPosition(ofRun: run, $0) }
-                for (place, _) in logs { places[place].lastPosition = end }
+                for (place, _) in logs { (places[place].lastPosition, places[place].isEndKnown) = (end, false) }
                 continue
             }
             for (place, slice) in logs {

@@ -281,10 +281,10 @@ package struct Feed {
     }
 
     /// The logs that are planned and have something in a run that they want next.
-    private func planned(in position: Position, _ source: Source) throws -> [LogID] {
+    private mutating func planned(in position: Position, _ source: Source) throws -> [LogID] {
         try planned.filter { log in
             guard let wish = wishes[log] else { return false }
-            return try source.store.runs(of: log, from: wish.next).first == position
+            return try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next) }?.first == position
         }
     }
 

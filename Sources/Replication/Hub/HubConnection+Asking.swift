@@ -138,6 +138,8 @@ extension HubConnection {
         let size = min(seq, item.head.size)
         guard let root = try root(of: item.log, at: size) else {
             if !isProbe, awaitsHeads { named[item.log] = .some(nil) }
+            // It does not ask on.
+            if offered[item.log] == 0 { offered[item.log] = nil }
             return nil
         }
         // Of names that the peer makes up nothing is remembered.

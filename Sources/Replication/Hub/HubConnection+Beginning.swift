@@ -23,7 +23,7 @@ extension HubConnection {
             awaitsHeads = isGone || hello.progress != nil
             let effects = session.welcome(welcome, at: now)
             takesUnreadable = hello.takesUnreadable
-            isAllBut = hello.cursor != nil && hello.cursor == hello.progress?.cursor
+            isAllBut = !isGone && hello.cursor != nil && hello.cursor == hello.progress?.cursor
             // Of what is named beside a cursor that covers all, no part tells.
             tellsProgress = hello.takesProgress && !scope.isOfParts && !isAllBut
             if !isGone {
@@ -146,6 +146,12 @@ extension HubConnection {
         var awaited: [Awaited] = []
         var offers: [HeadsFrame.Item] = []
         for change in all where !isAllBut || change.lastPosition > position {
+            // A part tells of a log by where it ends.
+            guard change.isEndKnown || isAllBut else {
+                awaited.append(Awaited(log: change.log, reach: 0, isPart: false))
+                lacking.append(change)
+                continue
+            }
             guard let (end, first, last) = try unlessDamaged(change.log, { _ in try places(of: change, around: position) }) else {
                 lacking.append(change)
                 continue

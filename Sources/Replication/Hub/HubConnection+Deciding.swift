@@ -81,8 +81,11 @@ extension HubConnection {
     private func noteDamage(of log: LogID, _ damage: String) {
         guard stuckLogs.insert(log).inserted else { return }
         hub.options.log("log \(log): what is pushed cannot be decided: \(damage)")
-        isDamaged = isDamaged || !takesUnreadable
-        guard takesUnreadable else { return }
+        // A stranger is not told that there is such a log.
+        var isTold = takesUnreadable
+        if case .conversation(let id) = log, isStranger(to: id) { isTold = false }
+        isDamaged = isDamaged || !isTold
+        guard isTold else { return }
         undecidedLogs.insert(log)
         transmit(.unreadable(Unreadable(undecided: [log])))
     }

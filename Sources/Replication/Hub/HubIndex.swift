@@ -14,6 +14,7 @@ package struct HubIndex {
     private struct Place {
         var lastSeq: Seq
         var lastPosition: Position
+        var isEndKnown = true
         var members: [UserID: Member] = [:]
     }
 
@@ -34,7 +35,7 @@ package struct HubIndex {
     package init(_ store: EventStore) throws {
         self.init()
         try store.forEachLogPlace { place in
-            var new = Place(lastSeq: place.lastSeq, lastPosition: place.lastPosition)
+            var new = Place(lastSeq: place.lastSeq, lastPosition: place.lastPosition, isEndKnown: place.isEndKnown)
             switch place.log {
             case .conversation(let id):
                 for person in place.people where person.joinedSeq != 0 || person.leftSeq != 0 {
@@ -146,6 +147,8 @@ package struct HubIndex {
     package struct Change {
         package var log: LogID
         package var lastPosition: Position
+        /// Whether that is just where the log ends, and not behind it.
+        package var isEndKnown: Bool
         /// The seq at which the user came in last, and the seq of the last leaving before it, if the coming may lie behind the cursor.
         package var joinedSeq: Seq
         package var leftSeq: Seq
@@ -160,7 +163,10 @@ package struct HubIndex {
             guard place.lastPosition > position else { return }
             // Of what was left before nothing more is to be seen.
             if let member, member.joinedSeq == 0, member.leftSeq > 0, member.leftPosition <= position { return }
-            result.append(Change(log: log, lastPosition: place.lastPosition, joinedSeq: member?.joinedSeq ?? 0, leftSeq: member?.leftSeq ?? 0))
+            result.append(
+                Change(
+                    log: log, lastPosition: place.lastPosition, isEndKnown: place.isEndKnown, joinedSeq: member?.joinedSeq ?? 0,
+                    leftSeq: member?.leftSeq ?? 0))
         }
         let own = conversationsOf[identity.user] ?? []
         let isLeaking = PlantedBug.leakToStrangers.isPlanted

@@ -102,7 +102,11 @@ extension Replica {
         // Its commits rise by its clock: if it has the newest, it has those before.
         let isCompared = state.isComparing
         // What the hub could not read before the cursor is asked for like what came behind it.
-        if !isCompared { state.unvouched = state.unread.filter { Scope.covers($0.key, state.scopeNames) } }
+        if !isCompared {
+            for (log, seq) in state.unread where Scope.covers(log, state.scopeNames) {
+                state.unvouched[log] = min(seq, try max(store.log.lastSeq(of: log), state.previews.lastSeqVouchedFor(log)))
+            }
+        }
         if !isCompared, let part = state.part {
             state.unvouched = part.unvouched.filter { Scope.covers($0.key, state.scopeNames) }
             // What begins with a joining may be held further than the part says. No part is told while something of it is doubtful.
@@ -296,6 +300,15 @@ extension Replica {
 
     /// The last seq of a log for which a head vouched, if what follows it is doubtful.
     func vouchedSeq(of log: LogID) -> Seq? { state.withLock { $0.unvouched[log] } }
+
+    /// Whether the hub could not read any of these logs when it gave the cursor.
+    func hadUnread(_ logs: some Sequence<LogID>) -> Bool { state.withLock { state in logs.contains { state.unread[$0] != nil } } }
+
+    /// Compares all in the next session.
+    func dropCursor() throws {
+        try side.write { try ReplicaState.forgetCursor(&$0) }
+        state.withLock { $0.forgetCursor() }
+    }
 
     /// The hub has said what it has of them.
     func endDoubt() { state.withLock { $0.unvouched = [:] } }

@@ -31,7 +31,8 @@ extension ReplicaConnection {
         isInDoubt = false
         replica.endDoubt()
         if !retracts.isEmpty {
-            try replica.planRetract(retracts)
+            // What a cursor was taken behind is not only cut off: all is compared, and what this replica made of it is offered.
+            if replica.hadUnread(retracts.keys) { try replica.dropCursor() } else { try replica.planRetract(retracts) }
             return reopen()
         }
         if let (progress, unvouched, place) = laterProgress {

@@ -78,10 +78,14 @@ extension ReplicaConnection {
         var new: [LogID] = []
         for log in told.logs where Scope.covers(log, names) && unreadable[log] == nil {
             if !undecided.contains(log) { new.append(log) }
-            // That nothing was said of it when it was compared may be for the same reason.
-            let seq = try comparison == nil ? min(doubts[log] ?? .max, unvouched[log] ?? replica.heldSeq(of: log)) : 0
+            let held = try replica.heldSeq(of: log)
+            let seq = min(doubts[log] ?? .max, unvouched[log] ?? held)
             (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
-            comparison?.giveUp(log)
+            // That nothing was said of it when all was compared may be for the same reason.
+            if let comparison {
+                comparison.giveUp(log)
+                if held > 0 { hasUncompared = true }
+            }
         }
         // Whatever the scope: the outbox is sent all the same.
         for log in told.undecided where undecided.insert(log).inserted && unreadable[log] == nil { new.append(log) }

@@ -59,6 +59,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     var unreadable: [LogID: Seq] = [:]
     /// Logs of which nothing more that is sent is answered.
     var undecided: Set<LogID> = []
+    /// Whether all was to be compared, and something that is held was not.
+    var hasUncompared = false
     /// What was doubtful when the session began: what the hub cannot read stays so.
     var doubts: [LogID: Seq] = [:]
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
@@ -319,7 +321,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             let seq = try replica.heldSeq(of: log)
             if seq > 0 { ahead[log] = seq }
         }
-        guard missing.isEmpty, unvouchedParts.isEmpty, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
+        guard missing.isEmpty, unvouchedParts.isEmpty, !hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
         if isInDoubt { return laterProgress = (progress.part, unvouched, place) }
         try replica.progressed(progress.part, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.part.cursor, place: replica.store.log.lastPosition) }
@@ -358,8 +360,8 @@ public final class ReplicaConnection: @unchecked Sendable {
         // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
-        // Of newest parts nobody could say in the next session what of them is missing: all is compared then.
-        let isTold = unreadable.isEmpty || !scope.isOfParts && unvouchedParts.isEmpty
+        // Of newest parts nobody could say in the next session what of them is missing.
+        let isTold = unreadable.isEmpty || !scope.isOfParts && unvouchedParts.isEmpty && !hasUncompared
         let mustReopen = try replica.caughtUp(cursor, place: place, but: unreadable, isKept: isTold)
         // What was offered, and stands there all the same.
         tellSettled()

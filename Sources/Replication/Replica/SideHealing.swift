@@ -124,6 +124,8 @@ struct SideHealing {
         let own = [nonce.map { ReplicaIdentity(user: user, nonce: $0).replica }] + outbox.map(\.origin.replica)
         for id in own.compactMap({ $0?.bytes }) where known.insert(id).inserted { former += id }
         set(ReplicaState.Key.former, former)
+        // What it took, or a copy of it, is of that family still.
+        if let nonce, fact(ReplicaState.Key.family) == nil { set(ReplicaState.Key.family, nonce) }
         set(ReplicaState.Key.nonce, Replica.nonce(options.execution))
         records[SyncTables.lanes] = []
     }
