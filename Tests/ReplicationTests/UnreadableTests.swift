@@ -288,7 +288,11 @@ extension World.Session {
 
     @Test("Where a first sync broke off nothing is taken for sent of logs of which it cannot be read where they end", arguments: 0..<6)
     func brokenOff(_ run: Int) async throws {
-        try await withWorld(ResumeTests.small) { world in
+        try await withWorld {
+            ResumeTests.small(&$0)
+            // Of the run before the last one some logs are of the first lot, and others not.
+            $0.firstLot = 4
+        } _: { world in
             var chats: [ConversationID] = []
             for _ in 0..<18 { chats.append(try await world.hubStore.createConversation(.group, author: bob, participants: [ada])) }
             var firsts: [Position] = [1]
@@ -300,7 +304,8 @@ extension World.Session {
                 firsts.append(world.hubStore.log.lastPosition + 1)
             }
             let device = try world.device(ada)
-            _ = try await Line(world.hub, device, isLost: { record, _ in record.progress.last.map { $0.wholeFrom > 1 && record.progress.count > 2 } ?? false }).run()
+            _ = try await Line(world.hub, device, isLost: { record, _ in record.progress.last.map { $0.wholeFrom > 1 && record.progress.count > 2 } ?? false })
+                .run()
             try world.reopenHub(log: { _ in }) { path in
                 _ = try EventStore.damageRun(at: path, number: run) { bytes in
                     let meta = bytes.withUnsafeBytes { try! DecodedRun.Header($0, at: firsts[run]) }.meta

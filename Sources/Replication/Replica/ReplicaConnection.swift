@@ -321,7 +321,9 @@ public final class ReplicaConnection: @unchecked Sendable {
             let seq = try replica.heldSeq(of: log)
             if seq > 0 { ahead[log] = seq }
         }
-        guard missing.isEmpty, unvouchedParts.isEmpty, !hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else { return }
+        guard missing.isEmpty, unvouchedParts.isEmpty, !hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else {
+            return
+        }
         if isInDoubt { return laterProgress = (progress.part, unvouched, place) }
         try replica.progressed(progress.part, unvouched: unvouched.merging(ahead) { now, _ in now }, place: place)
         if PlantedBug.takePartForAll.isPlanted { try caughtUp(progress.part.cursor, place: replica.store.log.lastPosition) }
