@@ -56,7 +56,7 @@ extension Replica {
             if cursor != state.cursor { state.outbox.position = 0 }
             // The answers may come before WELCOME is looked at.
             state.isComparing = progress == nil && cursor?.incarnation ?? 0 == 0
-            state.leavesSuspects = false
+            (state.leavesSuspects, state.uncompared) = (false, [])
             state.scopeNames = scope.names
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
@@ -303,6 +303,9 @@ extension Replica {
 
     /// Whether the hub could not read any of these logs when it gave the cursor.
     func hadUnread(_ logs: some Sequence<LogID>) -> Bool { state.withLock { state in logs.contains { state.unread[$0] != nil } } }
+
+    /// The hub could not read a log that was to be compared.
+    func leaveUncompared(_ log: LogID) { state.withLock { _ = $0.uncompared.insert(log) } }
 
     /// Compares all in the next session.
     func dropCursor() throws {

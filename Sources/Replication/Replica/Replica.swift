@@ -46,6 +46,8 @@ public final class Replica: Sendable {
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
         var isComparing = false
+        /// Logs that the hub could not read when all was to be compared: what is held of them may be of a lost life of the hub.
+        var uncompared: Set<LogID> = []
         /// Something of what was compared could not be read at the hub, and it is not known what became of it.
         var leavesSuspects = false
         /// Logs with events of an earlier session for which no head vouched before its end, each with the last seq that was vouched for. The hub is asked about them.

@@ -84,6 +84,7 @@ extension ReplicaConnection {
             // That nothing was said of it when all was compared may be for the same reason.
             if let comparison {
                 comparison.giveUp(log)
+                replica.leaveUncompared(log)
                 if held > 0 { hasUncompared = true }
             }
         }
