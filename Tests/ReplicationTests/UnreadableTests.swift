@@ -123,6 +123,34 @@ extension World.Session {
         }
     }
 
+    @Test("What waits behind what the hub cannot decide is not awaited, and goes when it can") func behindUndecided() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 2)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            try damage(world, [0], ofColumns: true)
+            let id = MessageID.random()
+            func event(_ content: Event.Content) -> Event { Event(conversation: chats[0], author: ada, content: content) }
+            let written = [
+                message("mine", in: chats[0], by: ada, id: id), event(.messageEdited(message: id, text: "mine, edited")),
+                event(.preferenceSet(key: "pinned", value: "1")),
+            ]
+            var session = try await session(device, world)
+            try device.append(written + [message("other", in: chats[1], by: ada)])
+            session.connection.outboxChanged()
+            try await eventually { device.outbox.count == 3 && session.unreadable == [.conversation(chats[0])] }
+            try await end(session)
+            session = try await self.session(device, world)
+            #expect(device.outbox.map(\.event) == written)
+            try await end(session)
+            try damage(world, [0], ofColumns: true)
+            session = try await self.session(device, world)
+            #expect(device.outbox.isEmpty)
+            try expectEqual(device, world)
+            try await end(session)
+        }
+    }
+
     @Test("Of a run of many conversations only those are missing whose texts are damaged") func shared() async throws {
         try await withWorld { world in
             var chats: [ConversationID] = []

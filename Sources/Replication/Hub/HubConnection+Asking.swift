@@ -167,7 +167,7 @@ extension HubConnection {
             return try hub.root(of: log, at: size, &effort)
         }
         defer { tellUnreadable() }
-        return try unlessUnreadable(log) { try hub.root(of: log, at: size, &$0) }
+        return try unlessDamaged(log) { try hub.root(of: log, at: size, &$0) }
     }
 
     /// What the replica did not name it does not have, but for what an earlier session has told that it sent.

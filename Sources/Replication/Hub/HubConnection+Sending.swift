@@ -177,11 +177,7 @@ extension HubConnection {
 
     /// Gives a log up if something of it cannot be read: of others all is sent.
     func unlessDamaged<Result>(_ log: LogID, _ body: (inout Effort) throws -> Result) throws -> Result? {
-        feed.isUnreadable(log) ? nil : try unlessUnreadable(log, body)
-    }
-
-    /// The same of what may be tried though something else of the log cannot be read.
-    func unlessUnreadable<Result>(_ log: LogID, _ body: (inout Effort) throws -> Result) throws -> Result? {
+        if feed.isUnreadable(log) { return nil }
         var effort = Effort()
         defer { allowance.spend(effort) }
         do {

@@ -244,7 +244,11 @@ extension Replica {
             var awaited = Awaited.nothing
             state.outbox.table.forEach { entry in
                 if entry.isFailed || entry.isWaiting { return }
-                guard let record = entry.accepted else { return undecided.contains(entry.event.log) ? () : (awaited = .answers) }
+                guard let record = entry.accepted else {
+                    // A preference of a conversation waits behind what was written there.
+                    let waits = entry.state != .sent && undecided.contains(.conversation(entry.event.conversation))
+                    return waits || undecided.contains(entry.event.log) ? () : (awaited = .answers)
+                }
                 if unreadable.contains(entry.event.log) { return }
                 if Scope.covers(entry.event.log, names), record.seq > state.previews.baseSeq(of: entry.event.log) { awaited = max(awaited, .acceptedEvents) }
             }
@@ -301,11 +305,11 @@ extension Replica {
     /// The last seq of a log for which a head vouched, if what follows it is doubtful.
     func vouchedSeq(of log: LogID) -> Seq? { state.withLock { $0.unvouched[log] } }
 
-    /// Whether the hub could not read any of these logs when it gave the cursor.
-    func hadUnread(_ logs: some Sequence<LogID>) -> Bool { state.withLock { state in logs.contains { state.unread[$0] != nil } } }
+    /// Whether the hub could not read a log when it gave the cursor.
+    func hadUnread(_ log: LogID) -> Bool { state.withLock { $0.unread[log] != nil } }
 
-    /// The hub could not read a log that was to be compared.
-    func leaveUncompared(_ log: LogID) { state.withLock { _ = $0.uncompared.insert(log) } }
+    /// The hub cannot read a log: if all is being compared, that is not.
+    func leaveUncompared(_ log: LogID) { state.withLock { if $0.isComparing { $0.uncompared.insert(log) } } }
 
     /// Compares all in the next session.
     func dropCursor() throws {

@@ -31,8 +31,9 @@ extension ReplicaConnection {
         isInDoubt = false
         replica.endDoubt()
         if !retracts.isEmpty {
-            // What a cursor was taken behind is not only cut off: all is compared, and what this replica made of it is offered.
-            if replica.hadUnread(retracts.keys) { try replica.dropCursor() } else { try replica.planRetract(retracts) }
+            let tails = retracts.filter { !replica.hadUnread($0.key) }
+            // What a cursor was taken behind is not only cut off: all is compared, and what this replica made of it is offered. Behind what is only cut off.
+            if tails.isEmpty { try replica.dropCursor() } else { try replica.planRetract(tails) }
             return reopen()
         }
         if let (progress, unvouched, place) = laterProgress {

@@ -81,10 +81,10 @@ extension ReplicaConnection {
             let held = try replica.heldSeq(of: log)
             let seq = min(doubts[log] ?? .max, unvouched[log] ?? held)
             (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
+            replica.leaveUncompared(log)
             // That nothing was said of it when all was compared may be for the same reason.
             if let comparison {
                 comparison.giveUp(log)
-                replica.leaveUncompared(log)
                 if held > 0 { hasUncompared = true }
             }
         }
