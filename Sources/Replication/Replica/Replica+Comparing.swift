@@ -57,6 +57,8 @@ extension Replica {
             if !isComparing, try state.damaged.has(event.log) || event.seq > store.log.lastSeq(of: event.log) { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }
+            // The hub has it now, and it is not held here any more: should the hub lose it once more, nobody else might have it.
+            if case .held = fate, try event.seq > store.log.lastSeq(of: event.log), event.seq <= state.previews.baseSeq(of: event.log) { continue }
             settled.append(event)
             switch fate {
             case .lost: gone.append(event)
