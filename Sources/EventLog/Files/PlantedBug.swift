@@ -54,6 +54,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case passOutbox
     /// A hub answers what was asked behind a page before it sends that.
     case overtakePage
+    /// A replica takes a hub's cursor for what the hub could not read, too.
+    case forgetUnread
     /// A newest part that a hub shows anew takes the place of what was shown, wherever it begins.
     case forgetPart
 

@@ -296,7 +296,7 @@ extension EventStore {
     }
 
     /// Archived events only, which do not change while we read.
-    private func replayArchive(from first: Position, through last: Position, _ body: (borrowing RecordedEvent) throws -> Bool) throws {
+    func replayArchive(from first: Position, through last: Position, _ body: (borrowing RecordedEvent) throws -> Bool) throws {
         guard first <= last else { return }
         if options.runsInline || last - first < Self.eventsAheadFrom {
             return try readArchive(from: first, through: last) { run, place in try body(run.recorded(at: place)) }

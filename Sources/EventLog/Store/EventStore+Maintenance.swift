@@ -256,14 +256,17 @@ extension EventStore {
     /// Erases one event's body for ever: its text can be read nowhere in the store's directory once `compact` has run, and its salt at once.
     /// Its envelope, all other events, the log's head and every proof made before stay as they are.
     ///
-    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed. What
-    ///   fails behind the commit (`diskFull`, `inputOutput`) says that the event is erased, and what is left to do.
+    /// - Throws: `EventLogError`: `noSuchLog`; `invalidArgument` for events that tell who takes part, and for messages that are still streamed; `damaged`
+    ///   where any event cannot be read, as what is shown could not be built anew, and until it is no store opens: nothing is erased then. What fails
+    ///   behind the commit (`diskFull`, `inputOutput`) says that the event is erased, and what is left to do.
     /// - Parameter progress: of the projections that are built anew, one after the other: how many events of how many are folded.
     public func erase(log: LogID, seq: Seq, progress: ((_ done: UInt64, _ total: UInt64) -> Void)? = nil) throws {
         guard let journal else { throw EventLogError(.readOnly, "\(path) is open for reading only") }
         try checkOpen()
         try takeRebuilding()
         defer { endRebuilding() }
+        // Before anything is changed, and while appends go on: what is written meanwhile is sound.
+        try checkFoldable(before: log, seq)
         // Appends wait: no frame may hold the text, nor a secret under the old key, when the new key is in force.
         try lead { leader in
             _ = leader.hasUnsynced
@@ -294,7 +297,16 @@ extension EventStore {
             : EventLogError(typed.code, "\(erased) (\(typed.message)); then run `\(command)`")
     }
 
-    private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
+    /// Reads all events that an erasure is followed by a fold of.
+    private func checkFoldable(before log: LogID, _ seq: Seq) throws {
+        try flush()
+        guard try withReader({ try !erasable(log, seq, $0).isErased }) else { return }
+        let archived = try archive.environment.read { [archive] in try archive.state($0).position }
+        try replayArchive(from: 1, through: archived) { _ in true }
+    }
+
+    /// An event that may be erased, in its run.
+    private func erasable(_ log: LogID, _ seq: Seq, _ reader: ArchiveReader) throws -> (row: LogRow, run: DecodedRun, place: Int, isErased: Bool) {
         guard let row = try archive.environment.read({ [archive] in try archive.row(log, $0) }), let (run, place) = try reader.place(of: seq, in: row) else {
             throw EventLogError(.noSuchLog, "\(path): log \(log) has no seq \(seq)")
         }
@@ -308,9 +320,14 @@ extension EventStore {
         if row.open.contains(where: { $0.seq == seq }) {
             throw EventLogError(.invalidArgument, "log \(log) seq \(seq) is still being streamed: complete or interrupt it first")
         }
+        return (row, run, place, run.events[place].isErased)
+    }
+
+    private func erase(_ log: LogID, _ seq: Seq, _ journal: FileJournal, _ reader: ArchiveReader) throws {
+        let (row, run, place, isErased) = try erasable(log, seq, reader)
+        guard !isErased else { return }
         var ring = keys.withLock { $0.ring }
         let foldNames = try archive.environment.tableNames().compactMap(FoldRecord.name(ofTable:))
-        guard !run.events[place].isErased else { return }
         guard let salt = ring.seeds(ofLog: row.number)?.leaf(at: seq - 1) else { throw Archive.damaged(path, "the salt of log \(log) seq \(seq) is missing") }
 
         // The run anew, without the body.

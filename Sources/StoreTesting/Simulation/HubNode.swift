@@ -15,6 +15,12 @@ final class HubNode: @unchecked Sendable {
         fileprivate var time: UInt64
     }
 
+    /// What a run was, and what it is until it is mended.
+    private struct Decay {
+        var written: [UInt8]
+        var read: [UInt8]
+    }
+
     private unowned let simulation: Simulation
     private let world: World
     private let directory: String
@@ -33,8 +39,12 @@ final class HubNode: @unchecked Sendable {
     private(set) var restores = 0
     /// Processes so far.
     private var lives = 0
-    /// What was to be erased when the process ended.
-    private var erasing: (log: LogID, seq: Seq)?
+    /// What was to be erased when the process ended, or where that cannot be read.
+    private var erasing: [(log: LogID, seq: Seq)] = []
+    /// Runs of its archive that cannot be read as they were written.
+    private var decays: [Decay] = []
+    /// What it was set back to decays before anybody connects.
+    private var decaysAtOnce = false
 
     init(_ simulation: Simulation, directory: String, clock: NodeClock) {
         self.simulation = simulation
@@ -69,6 +79,7 @@ final class HubNode: @unchecked Sendable {
             world.log("hub: up at position \(store.log.lastPosition)")
             noteHistory()
             try settleErasing()
+            if decaysAtOnce { decay() }
         } catch let error as EventLogError where error.code == .inputOutput {
             fall()
         } catch {
@@ -139,12 +150,60 @@ final class HubNode: @unchecked Sendable {
         guard let process else { return }
         enter { $0.shutdown() }
         guard isUp else { return }
-        do { try process.store.close() } catch { if !disk.hasCrashed { simulation.found("the hub does not close: \(error)") } }
+        do { try process.store.close() } catch { failed("close", error) }
         fall()
     }
 
+    /// Its process ends, and bytes of its archive decay: of some logs it cannot tell all until they are mended.
+    func decay() {
+        decaysAtOnce = false
+        guard isUp, decays.isEmpty else { return }
+        flush()
+        stop()
+        if isUp { return }
+        do {
+            // That of a store without any is none.
+            let runs = try EventStore.damageRun(at: path, number: .max)
+            for number in 0..<runs where world.random.chance(0.3) {
+                let hasParity = world.random.chance(0.2)
+                _ = try EventStore.damageRun(at: path, number: number, hasParity: hasParity) { bytes in
+                    let written = bytes
+                    let place = world.random.below(bytes.count)
+                    bytes[place] ^= 1 << UInt8(world.random.below(8))
+                    world.log("hub: byte \(place) of run \(number) of \(runs) decays")
+                    decays.append(Decay(written: written, read: bytes))
+                }
+            }
+        } catch { simulation.found("the hub's runs are not found: \(error)") }
+        world.after(world.random.within(10_000...120_000)) { [self] in mend() }
+    }
+
+    /// What has decayed is as it was written.
+    func mend() {
+        if decays.isEmpty { return }
+        world.log("hub: is mended")
+        fall(keeping: .everything)
+        do {
+            let runs = try EventStore.damageRun(at: path, number: .max)
+            for number in 0..<runs {
+                _ = try EventStore.damageRun(at: path, number: number, hasParity: true) { bytes in
+                    if let decay = decays.first(where: { $0.read == bytes }) { bytes = decay.written }
+                }
+            }
+        } catch { simulation.found("the hub's runs are not found: \(error)") }
+        decays = []
+    }
+
+    /// Something was not done: for its disk, or what has decayed, it need not be.
+    private func failed(_ what: String, _ error: any Error) {
+        if disk.hasCrashed { return }
+        if !decays.isEmpty, (error as? EventLogError)?.code == .damaged { return world.log("hub: does not \(what): \(error)") }
+        simulation.found("the hub does not \(what): \(error)")
+    }
+
     func backUp() {
-        guard isUp else { return }
+        // A backup is as it was written.
+        guard isUp, decays.isEmpty else { return }
         let copy = simulation.root.path + "/backup-\(backups.count)"
         // One that a restored hub knows nothing of may have had the name.
         MemoryDirectory.remove(copy)
@@ -157,6 +216,7 @@ final class HubNode: @unchecked Sendable {
     func restore(_ choose: ([Backup]) -> Backup) {
         guard isUp, !backups.isEmpty else { return }
         let backup = choose(backups)
+        mend()
         world.log("hub: restored from the backup of \(backup.time)")
         fall(keeping: .nothing)
         let aside = simulation.root.path + "/replaced"
@@ -171,6 +231,7 @@ final class HubNode: @unchecked Sendable {
     /// It was the wrong copy, or the machine is found again: what was there before it was restored last takes the place of what has been written since.
     func putForward() {
         guard isUp, let (backup, said) = replaced else { return }
+        mend()
         world.log("hub: put forward to what it was at \(backup.time)")
         fall(keeping: .nothing)
         replaced = nil
@@ -184,27 +245,28 @@ final class HubNode: @unchecked Sendable {
         MemoryDirectory.remove(path)
         MemoryDirectory.copy(backup.directory, to: path)
         history.forget()
-        erasing = nil
+        erasing = []
         restores += 1
+        decaysAtOnce = simulation.damagesHub && world.random.chance(0.3)
     }
 
     func flush() {
         enter { [self] hub in
-            do { try hub.store.log.flush() } catch { if !disk.hasCrashed { simulation.found("the hub does not flush: \(error)") } }
+            do { try hub.store.log.flush() } catch { failed("flush", error) }
         }
     }
 
     /// Folds all that is shown anew, and puts it in the place of what there is.
     func rebuild() {
         enter { [self] hub in
-            do { try hub.store.rebuild() } catch { if !disk.hasCrashed { simulation.found("the hub does not rebuild: \(error)") } }
+            do { try hub.store.rebuild() } catch { failed("rebuild", error) }
         }
     }
 
     /// Signs the heads of all logs: devices keep what they are shown, and hold the hub to it.
     func sign() {
         enter { [self] hub in
-            do { _ = try hub.store.log.makeCheckpoint() } catch { if !disk.hasCrashed { simulation.found("the hub does not sign: \(error)") } }
+            do { _ = try hub.store.log.makeCheckpoint() } catch { failed("sign", error) }
         }
     }
 
@@ -215,14 +277,14 @@ final class HubNode: @unchecked Sendable {
         let log = world.random.element(logs)
         let seq = 1 + Seq(world.random.below(history.logs[log]!.count))
         world.log("hub: erases \(log) \(seq)")
-        erasing = (log, seq)
+        erasing.append((log, seq))
         enter { [self] hub in
             do {
                 try hub.store.log.erase(log: log, seq: seq)
             } catch let error as EventLogError where error.code == .invalidArgument {
                 world.log("hub: not erased: \(error)")
             } catch {
-                if !disk.hasCrashed { simulation.found("the hub does not erase: \(error)") }
+                failed("erase", error)
             }
         }
         do { try settleErasing() } catch { simulation.found("\(error)") }
@@ -230,9 +292,14 @@ final class HubNode: @unchecked Sendable {
 
     /// A crash may have come before it was done, or right behind it.
     private func settleErasing() throws {
-        guard let (log, seq) = erasing, let store = process?.store else { return }
-        if try store.log.event(in: log, at: seq)?.isErased ?? false { history.noteErased(log, seq) }
-        erasing = nil
+        guard let store = process?.store else { return }
+        var unread: [(LogID, Seq)] = []
+        for (log, seq) in erasing {
+            do {
+                if try store.log.event(in: log, at: seq)?.isErased ?? false { history.noteErased(log, seq) }
+            } catch let error as EventLogError where error.code == .damaged && !decays.isEmpty { unread.append((log, seq)) }
+        }
+        erasing = unread
     }
 
     /// A device has connected.

@@ -12,6 +12,7 @@ extension Simulation {
     }
 
     func operate(isEarly: Bool) {
+        if damagesHub, world.random.chance(0.02) { hub.decay() }
         let device = world.random.element(devices)
         let operation: Operation =
             isEarly

@@ -24,6 +24,8 @@ package final class Simulation: @unchecked Sendable {
     let progressBytes: Int
     /// How long a catch-up beside newest parts is offered.
     let offeredEvents: Int
+    /// Whether bytes of the hub decay: a share of the worlds.
+    let damagesHub: Bool
     /// How small messages are when lines break: there are no large ones here.
     let messageBytes: (behindTwo: Int, behindFour: Int)
     /// Counts what applications write, so that every text is another.
@@ -37,6 +39,7 @@ package final class Simulation: @unchecked Sendable {
         journalBytesMax = world.random.weighted([(3, 128 << 10), (1, 1 << 20)])
         firstLot = world.random.weighted([(2, 1), (2, 2), (1, 64)])
         progressBytes = world.random.weighted([(3, 1), (1, 4 << 10)])
+        damagesHub = options.seed % 4 == 3
         offeredEvents = options.seed % 2 == 0 ? 2 : 512
         messageBytes = options.seed % 3 == 0 ? (128 << 10, 16 << 10) : (2000, 300)
         let count = 2 + world.random.below(4)
@@ -144,6 +147,7 @@ package final class Simulation: @unchecked Sendable {
         isHealing = true
         hub.disk.bytesFree = nil
         hub.disk.calmDown()
+        hub.mend()
         for device in devices {
             device.isPartitioned = false
             device.disk.bytesFree = nil

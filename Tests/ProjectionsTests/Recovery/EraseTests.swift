@@ -118,6 +118,36 @@ import StoreTesting
         try store.close()
     }
 
+    @Test("Where an event cannot be read nothing is erased, and the store goes on") func damaged() async throws {
+        let scratch = try Scratch()
+        var store = try scratch.open()
+        let ann = Talk.users[0]
+        var chats: [ConversationID] = []
+        for _ in 0..<2 {
+            let chat = try await store.createConversation(.group, author: ann)
+            try await store.send(Self.secret, to: chat, from: ann)
+            try store.log.flush()
+            chats.append(chat)
+        }
+        try store.close()
+        _ = try EventStore.damageRun(at: scratch.store, number: 0)
+        store = try scratch.open(.existing)
+        let log = LogID.conversation(chats[1])
+        let head = try store.log.head(of: log)
+        #expect { try store.log.erase(log: log, seq: 2) } throws: { ($0 as? EventLogError)?.code == .damaged }
+        #expect { try store.log.erase(log: log, seq: 9) } throws: { ($0 as? EventLogError)?.code == .noSuchLog }
+        #expect { try store.log.erase(log: log, seq: 1) } throws: { ($0 as? EventLogError)?.code == .invalidArgument }
+        for _ in 0..<2 {
+            #expect(try store.log.event(in: log, at: 2)?.isErased == false)
+            #expect(try Self.shows(Self.secret, store, chats[1]))
+            #expect(try store.log.head(of: log) == head)
+            try await store.createConversation(.group, author: ann)
+            try store.close()
+            store = try scratch.open(.existing)
+        }
+        try store.close()
+    }
+
     @Test("A damaged row that opening must go on with is built anew from the log, where the store may write (I4)")
     func damagedRowBehindTheArchive() async throws {
         let scratch = try Scratch()
