@@ -28,7 +28,7 @@ import Testing
 
     /// What is told of a conversation, without its name.
     private static func told(_ hub: Hub, of chat: ConversationID) async throws -> (refused: [Refused], accepted: [Accepted], sizes: [Int]) {
-        let peer = try await RawPeer(hub, eve)
+        let peer = try await RawPeer(hub, eve) { $0.takesUnreadable = true }
         peer.forget()
         var pushes = 0
         func push(_ counter: UInt64, _ content: Event.Content, isFirst: Bool) async throws {
@@ -84,6 +84,22 @@ import Testing
             try await eventually { peer.answers == 1 }
             #expect(peer.refused.first?.code == "not_participant")
             peer.end()
+        }
+    }
+
+    @Test("learn nothing of a conversation either that the hub cannot read", arguments: [false, true]) func unreadable(ofColumns: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            for index in 0..<20 { try await world.hubStore.send("message \(index)", to: chat, from: ada) }
+            try world.hubStore.log.flush()
+            try world.reopenHub(log: { _ in }) { path in _ = try EventStore.damageRun(at: path, number: 0) { $0[ofColumns ? 100 : $0.count / 2] ^= 0x10 } }
+            let there = try await Self.told(world.hub, of: chat)
+            try await withWorld { other in
+                let absent = try await Self.told(other.hub, of: .random())
+                #expect(there.refused == absent.refused)
+                #expect(there.accepted == absent.accepted)
+                #expect(there.sizes == absent.sizes)
+            }
         }
     }
 }

@@ -151,6 +151,70 @@ extension World.Session {
         }
     }
 
+    @Test("Nor is what waits behind a preference that the hub cannot decide, as it cannot read the user's log") func behindPreference() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 2)
+            func preference(_ key: String) -> Event { Event(conversation: chats[0], author: ada, content: .preferenceSet(key: key, value: noise(100))) }
+            for key in ["a", "b"] { _ = try await world.hubStore.append(preference(key)) }
+            try world.hubStore.log.flush()
+            var device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            var written = [preference("own")]
+            try device.append(written)
+            try await world.sync(device)
+            for content in [message("own", in: chats[1], by: ada), message("later", in: chats[0], by: ada)] {
+                try world.restoreHub()
+                try world.backUpHub()
+                try damage(world, [2], ofColumns: true)
+                written.append(content)
+                try device.append(content)
+                // What it made of the log that cannot be read is offered under another id, without an answer.
+                device = try await world.heal(device)
+            }
+            #expect(device.outbox.map(\.event) == [written[0], written[2]])
+            try damage(world, [2], ofColumns: true)
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            try expectEqual(device, world)
+            #expect(try written.allSatisfy { event in try world.hubStore.log.events(in: event.log).contains { $0.event == event } })
+        }
+    }
+
+    @Test("What the hub can decide is sent in the same session, however much it cannot decide goes before") func behindMany() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 1)
+            var device = try world.device(ada)
+            try await world.sync(device)
+            try world.backUpHub()
+            let text = noise(60_000)
+            // More than what may be on its way at once.
+            try device.append((0..<150).map { message("\($0) \(text)", in: chats[0], by: ada) })
+            let own = Event(conversation: chats[0], author: ada, content: .preferenceSet(key: "own", value: "1"))
+            try device.append(own)
+            try await world.sync(device)
+            try world.restoreHub()
+            try damage(world, [0], ofColumns: true)
+            let first = world.follow(device)
+            try await eventually { first.end != nil }
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, ada)
+            let session = try await session(device, world)
+            let told = session.log.withLock { $0 }
+            let answered = try #require(told.firstIndex { if case .answered(1, 0) = $0 { true } else { false } })
+            let settled = try #require(told.firstIndex { if case .settled = $0 { true } else { false } })
+            #expect(answered < settled)
+            #expect(try world.hubStore.log.events(in: .user(ada)).map(\.event) == [own])
+            #expect(device.outbox.count == 150)
+            try await end(session)
+            try damage(world, [0], ofColumns: true)
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty)
+            try expectEqual(device, world)
+        }
+    }
+
     @Test("Of a run of many conversations only those are missing whose texts are damaged") func shared() async throws {
         try await withWorld { world in
             var chats: [ConversationID] = []

@@ -8,7 +8,7 @@ final class Outbox {
     var table = OutboxEntries()
     private var nextID: UInt64 = 1
     /// Sent in a session before and not answered: to be sent again. Ascending.
-    private var again: [UInt64] = []
+    private(set) var again: [UInt64] = []
     /// What went for the first time in this session's last flight, as it was before.
     private var lastFlight: [OutboxEntry] = []
     /// Entries without an id that were made since the last session began, and not sent: nobody can have sent them before.

@@ -244,14 +244,11 @@ extension Replica {
             var awaited = Awaited.nothing
             state.outbox.table.forEach { entry in
                 if entry.isFailed || entry.isWaiting { return }
-                guard let record = entry.accepted else {
-                    // A preference of a conversation waits behind what was written there.
-                    let waits = entry.state != .sent && undecided.contains(.conversation(entry.event.conversation))
-                    return waits || undecided.contains(entry.event.log) ? () : (awaited = .answers)
-                }
+                guard let record = entry.accepted else { return awaited = undecided.isEmpty ? .answers : awaited }
                 if unreadable.contains(entry.event.log) { return }
                 if Scope.covers(entry.event.log, names), record.seq > state.previews.baseSeq(of: entry.event.log) { awaited = max(awaited, .acceptedEvents) }
             }
+            if !undecided.isEmpty, state.outbox.awaitsAnswers(but: undecided) { awaited = .answers }
             return awaited
         }
     }

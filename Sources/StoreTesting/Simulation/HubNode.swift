@@ -145,13 +145,19 @@ final class HubNode: @unchecked Sendable {
         world.after(delay) { [self] in start() }
     }
 
-    /// Stops in good order.
-    func stop() {
-        guard let process else { return }
+    /// Stops in good order; answers whether it could.
+    @discardableResult
+    func stop() -> Bool {
+        guard let process else { return false }
         enter { $0.shutdown() }
-        guard isUp else { return }
-        do { try process.store.close() } catch { failed("close", error) }
+        guard isUp else { return false }
+        var isClosed = true
+        do { try process.store.close() } catch {
+            failed("close", error)
+            isClosed = false
+        }
         fall()
+        return isClosed
     }
 
     /// Its process ends, and bytes of its archive decay: of some logs it cannot tell all until they are mended.
@@ -159,8 +165,8 @@ final class HubNode: @unchecked Sendable {
         decaysAtOnce = false
         guard isUp, decays.isEmpty else { return }
         flush()
-        stop()
-        if isUp { return }
+        // Where a crash leaves a projection behind what cannot be read, no store opens (docs/PROTOCOL.md, 13).
+        guard stop() else { return }
         do {
             // That of a store without any is none.
             let runs = try EventStore.damageRun(at: path, number: .max)
