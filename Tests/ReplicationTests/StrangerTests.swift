@@ -94,6 +94,16 @@ import Testing
             try world.hubStore.log.flush()
             try world.reopenHub(log: { _ in }) { path in _ = try EventStore.damageRun(at: path, number: 0) { $0[ofColumns ? 100 : $0.count / 2] ^= 0x10 } }
             let there = try await Self.told(world.hub, of: chat)
+            // That an id is taken cannot be hidden.
+            let peer = try await RawPeer(world.hub, eve) { $0.takesUnreadable = true }
+            let creation = Event.Content.conversationCreated(kind: .group, title: nil, participants: [])
+            for (index, content) in [creation, .custom(name: "n", payload: [])].enumerated() {
+                peer.send(.push([Self.pushed(content, in: chat, peer.replica, 1000 + UInt64(index), isFirst: true)]))
+                try await eventually { peer.answers == index + 1 }
+            }
+            #expect(peer.refused.map(\.code) == ["conversation_conflict", "unknown_conversation"])
+            #expect(!peer.frames.contains { if case .unreadable = $0 { true } else { false } })
+            peer.end()
             try await withWorld { other in
                 let absent = try await Self.told(other.hub, of: .random())
                 #expect(there.refused == absent.refused)

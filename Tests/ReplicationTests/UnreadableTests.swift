@@ -442,6 +442,27 @@ extension World.Session {
         }
     }
 
+    @Test("Of more logs than a device lets itself be told of no hub tells: all else comes, and the session ends", arguments: [false, true])
+    func tooMany(writes: Bool) async throws {
+        try await withWorld {
+            $0.unreadableMax = 1
+        } _: { world in
+            let chats = try await talked(in: world, 4)
+            let device = try world.device(ada)
+            if writes {
+                try await world.sync(device)
+                for chat in chats { _ = try device.append(message("mine", in: chat, by: ada)) }
+            }
+            try damage(world, [1, 2], ofColumns: true)
+            let session = world.follow(device)
+            try await eventually { session.end != nil }
+            guard case .ended(let bye) = session.end else { return #expect(Bool(false), "\(String(describing: session.end))") }
+            #expect(bye.code == .internalError)
+            try expectEqual(device, world, but: [chats[1], chats[2]])
+            #expect(Set(device.outbox.map(\.event.conversation)) == (writes ? [chats[1], chats[2]] : []))
+        }
+    }
+
     @Test("A peer that does not know of that gets the rest, and no cursor") func older() async throws {
         try await withWorld { world in
             let chats = try await talked(in: world, 3)

@@ -201,6 +201,10 @@ final class Writer {
             } catch is NotInTailYet {
                 show(frame)
                 receipt = try self.receipt(of: submission.event.log, seq)
+            } catch let error as EventLogError where error.code == .damaged && submission.leavesDamage {
+                // A stranger's event is none of those that stand there: when that was is not theirs to know, and that there is something would be told.
+                guard try isStranger(submission.event) else { throw error }
+                receipt = Receipt(seq: seq, position: 0, hlc: HLC(rawValue: 0), isDurable: true)
             }
             // Behind what has to be read: what cannot be told leaves no mark.
             if let origin = submission.origin { try mark(submission.event.log, origin, Self.mayComeAgain(submission.event) ? .duplicate(seq) : nil, &frame) }
@@ -367,6 +371,12 @@ final class Writer {
     }
 
     /// Where an event was recorded.
+    /// Whether its author never took part in its conversation.
+    private func isStranger(_ event: Event) throws -> Bool {
+        guard let state = try state(of: .conversation(event.conversation)), let person = state.person(event.author) else { return true }
+        return state.row.people[person].joinedSeq == 0 && state.row.people[person].leftSeq == 0
+    }
+
     private func receipt(of log: LogID, _ seq: Seq) throws -> Receipt {
         guard let state = try state(of: log), seq > 0 else { return Receipt(seq: seq, position: 0, hlc: HLC(rawValue: 0), isDurable: true) }
         guard let recorded = try self.event(of: state, at: seq) else {

@@ -82,6 +82,8 @@ package struct Feed {
 
     package var hasUnreadable: Bool { !unreadable.isEmpty }
 
+    package var unreadableCount: Int { unreadable.count }
+
     /// Whether a log is of the lot that is being sent: of these all that is wanted up to ``sentThrough`` was.
     package func isUnderWay(_ log: LogID) -> Bool { planned.contains(log) }
 

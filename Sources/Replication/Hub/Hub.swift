@@ -273,6 +273,8 @@ public struct HubOptions: Sendable {
     /// How many logs the first lot of a first sync has, and behind how many bytes of events PROGRESS is told.
     package var firstLot = 64
     package var progressBytes = 64 << 10
+    /// Of more logs that it cannot read a hub tells no peer: it ends the session.
+    package var unreadableMax = WireLimits.unreadableMax
     /// Where a peer asks for small messages, they are not made smaller than that.
     package var messageBytesMin = 4 << 10
 

@@ -81,14 +81,19 @@ extension HubConnection {
     private func noteDamage(of log: LogID, _ damage: String) {
         guard stuckLogs.insert(log).inserted else { return }
         hub.options.log("log \(log): what is pushed cannot be decided: \(damage)")
-        // A stranger is not told that there is such a log.
-        var isTold = takesUnreadable
-        if case .conversation(let id) = log, isStranger(to: id) { isTold = false }
-        isDamaged = isDamaged || !isTold
-        guard isTold else { return }
-        undecidedLogs.insert(log)
-        transmit(.unreadable(Unreadable(undecided: [log])))
+        // A stranger is not told that there is such a log: nothing of theirs stands there, whatever cannot be read.
+        if case .conversation(let id) = log, isStranger(to: id) {
+            hiddenLogs.insert(log)
+        } else if takesUnreadable {
+            undecidedLogs.insert(log)
+            transmit(.unreadable(Unreadable(undecided: [log])))
+        } else {
+            isDamaged = true
+        }
     }
+
+    /// Logs of which something is not decided, and the peer does not know why.
+    private var untoldStuckLogs: Int { stuckLogs.count - undecidedLogs.count - hiddenLogs.count }
 
     /// Has the store decide what of a batch it was not asked yet.
     private func decide(_ batch: PushBatch) {
@@ -139,9 +144,9 @@ extension HubConnection {
         isPushing = false
         guard let identity = session.who else { return }
         // Who knows of what cannot be read need not send it again soon.
-        if stuckSince == nil, stuckLogs.count > undecidedLogs.count { stuckSince = now }
+        if stuckSince == nil, untoldStuckLogs > 0 { stuckSince = now }
         for (decision, bytes, outcomes) in batch.decided {
-            var answers = decision.answers(outcomes) { isStranger(to: $0) }
+            var answers = decision.answers(outcomes, isStranger: isStranger(to:)) { hiddenLogs.contains($0) }
             noteRefused(answers.refused)
             // What stands under the id was read to compare it.
             for answer in answers.refused where answer.code == RefusalCode.messageConflict.rawValue { allowance.spend(Effort(events: Self.duplicateCost)) }
@@ -158,7 +163,7 @@ extension HubConnection {
             perform(session.pushed(answers.accepted, refused: answers.refused, bytes: bytes, at: now))
         }
         // Names that a peer makes up must not be gathered for ever.
-        if stuckLogs.count > Self.stuckLogsMax { return endStuck() }
+        if untoldStuckLogs > Self.stuckLogsMax || tellsTooManyUnreadable { return endStuck() }
         // Behind the answers: the peer begins anew, under another id.
         if conflicts.count > Self.conflictsMax {
             return perform(session.end(Bye(.overloaded, "too many counters turned out to be other events'", retryAfterMilliseconds: 0)))
@@ -187,7 +192,7 @@ extension HubConnection {
     }
 
     private func endStuck() {
-        let isFull = !isDamaged && stuckLogs.count > undecidedLogs.count
+        let isFull = !isDamaged && untoldStuckLogs > 0
         perform(session.end(isFull ? Bye(.storeFull, "the hub's disk is full", retryAfterMilliseconds: 1000) : Self.damaged))
     }
 

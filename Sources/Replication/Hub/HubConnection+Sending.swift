@@ -197,10 +197,15 @@ extension HubConnection {
             hub.options.log("log \(logs[0].log)\(others) cannot be sent: \(error)")
         }
         guard takesUnreadable else { return }
+        // All that can be read is sent before the session ends.
+        if tellsTooManyUnreadable { return }
         let most = WireLimits.logs(inMessagesOf: feed.messageBytesMax)
         let logs = damage.map(\.log).sorted()
         for start in stride(from: 0, to: logs.count, by: most) { transmit(.unreadable(Unreadable(Array(logs[start..<min(start + most, logs.count)])))) }
     }
+
+    /// Whether more logs cannot be read than a replica lets itself be told of.
+    var tellsTooManyUnreadable: Bool { feed.unreadableCount + undecidedLogs.count > hub.options.unreadableMax }
 
     /// Whether what was sent does not tell yet what the peer holds, or something goes before all else.
     private var isUnsettled: Bool { !screen.isEmpty || !questions.isEmpty || !offered.isEmpty || !denied.isEmpty || awaitsHeads || awaitsFilling }
@@ -224,7 +229,7 @@ extension HubConnection {
         let position = hub.withIndex { index in inbox.withLock { $0.changed.isEmpty ? index.position : nil } }
         guard let position, position != toldPosition else { return }
         // Who does not know of such would take what is missing for the hub's.
-        if feed.hasUnreadable, !takesUnreadable { return perform(session.end(Self.damaged)) }
+        if feed.hasUnreadable, !takesUnreadable || tellsTooManyUnreadable { return perform(session.end(Self.damaged)) }
         toldPosition = position
         coverage = nil
         feed.notesWhole = false

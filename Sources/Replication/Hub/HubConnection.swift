@@ -62,6 +62,8 @@ public final class HubConnection: @unchecked Sendable {
     var conflicts: [PushedLane: UInt64] = [:]
     /// Those of them that cannot be read, of which the peer knows.
     var undecidedLogs: Set<LogID> = []
+    /// Those of them that the peer must not know of.
+    var hiddenLogs: Set<LogID> = []
     var stuckSince: Instant?
     /// Whether one of them cannot be read, and the peer would not know what that means.
     var isDamaged = false
