@@ -7,10 +7,12 @@ final class Between: Sendable {
     private let ends = Monitor<(hub: HubConnection?, replica: ReplicaConnection?)>((nil, nil))
     private let events = Monitor<[ReplicaEvent]>([])
 
-    /// - Parameter before: what the replica gets before one of the hub's frames.
+    /// - Parameters:
+    ///   - asked: what the hub gets of what the replica says.
+    ///   - before: what the replica gets before one of the hub's frames.
     init(
-        _ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, before: @escaping @Sendable (Frame) -> Frame? = { _ in nil },
-        _ change: @escaping @Sendable (Frame) -> Frame?
+        _ hub: Hub, _ replica: Replica, _ scope: Scope = .mine, asked: @escaping @Sendable (Frame) -> Frame? = { $0 },
+        before: @escaping @Sendable (Frame) -> Frame? = { _ in nil }, _ change: @escaping @Sendable (Frame) -> Frame?
     ) {
         let upper = hub.connect(
             send: { [ends] bytes in
@@ -21,7 +23,8 @@ final class Between: Sendable {
             },
             close: { [ends] _ in ends.withLock { $0.replica }?.disconnected() })
         let lower = replica.connect(
-            token: "", scope: scope, send: { [ends] in ends.withLock { $0.hub }?.receive($0) },
+            token: "", scope: scope,
+            send: { [ends] in if let frame = (try? Frame(decoding: $0)).flatMap(asked) { ends.withLock { $0.hub }?.receive(frame.encoded()) } },
             close: { [ends] _ in ends.withLock { $0.hub }?.disconnected() }, observe: { [events] event in events.withLock { $0.append(event) } })
         ends.withLock { $0 = (upper, lower) }
         lower.start()

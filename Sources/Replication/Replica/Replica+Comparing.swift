@@ -30,12 +30,6 @@ extension Replica {
     /// Whether something may turn out to be lost when all that the hub has has come.
     func hasSuspects() throws -> Bool { try !Lost.isEmpty(side, in: SyncTables.suspects) }
 
-    /// The same of some logs, be it beside them or in the place of their beginnings.
-    func hasSuspects(of logs: some Collection<LogID>, _ state: borrowing State) throws -> Bool {
-        let suspects = try Set(Lost.read(side, in: SyncTables.suspects).map(\.log))
-        return logs.contains { suspects.contains($0) || state.previews.isSuspect($0) }
-    }
-
     /// All that the hub has, or what fills a hole, has come.
     ///
     /// - Parameter unread: what the hub could not read: of that it is not known what it has.

@@ -56,7 +56,7 @@ extension Replica {
             if cursor != state.cursor { state.outbox.position = 0 }
             // The answers may come before WELCOME is looked at.
             state.isComparing = progress == nil && cursor?.incarnation ?? 0 == 0
-            (state.leavesSuspects, state.uncompared) = (false, [])
+            state.uncompared = [:]
             state.scopeNames = scope.names
             state.unvouched = [:]
             let newest = try newestBehindCursor(&state)
@@ -154,10 +154,9 @@ extension Replica {
         // The disk's cursor counts on what is forgotten with it.
         defer { if hadHealed { saveCursor() } }
         return try state.withLock { state in
-            // What is set aside of what the hub could not read is compared in the next session, with all else.
-            if state.isComparing, !unread.isEmpty, try hasSuspects(of: unread.keys, state) { state.leavesSuspects = true }
             let mustReopen = try endComparing(&state, but: unread)
-            guard isKept, !state.leavesSuspects else { return mustReopen }
+            // With what is held and was not compared all is compared in the next session.
+            guard isKept, !state.uncompared.values.contains(true) else { return mustReopen }
             if state.outbox.caughtUp(at: cursor.position) { state.isCursorSaved = false }
             // The cursor stays where only a hole was filled: it vouches for that too.
             guard state.cursor != cursor || state.place != place || !state.previews.areVouched || state.checkpoint != nil || state.unread != unread else {
@@ -305,8 +304,19 @@ extension Replica {
     /// Whether the hub could not read a log when it gave the cursor.
     func hadUnread(_ log: LogID) -> Bool { state.withLock { $0.unread[log] != nil } }
 
-    /// The hub cannot read a log: if all is being compared, that is not.
-    func leaveUncompared(_ log: LogID) { state.withLock { if $0.isComparing { $0.uncompared.insert(log) } } }
+    /// The hub cannot read some logs: if all is being compared, these are not. That nothing was said of one may be for the same reason.
+    ///
+    /// - Parameter logs: each with whether something of it is held in itself, and not set aside.
+    func leaveUncompared(_ logs: [LogID: Bool]) throws {
+        try state.withLock { state in
+            guard state.isComparing, !logs.isEmpty else { return }
+            let suspects = try Set(Lost.read(side, in: SyncTables.suspects).map(\.log))
+            for (log, isHeld) in logs { state.uncompared[log] = isHeld || suspects.contains(log) || state.previews.isSuspect(log) }
+        }
+    }
+
+    /// Whether all was to be compared, and something that is held was not.
+    var hasUncompared: Bool { state.withLock { $0.uncompared.values.contains(true) } }
 
     /// Compares all in the next session.
     func dropCursor() throws {

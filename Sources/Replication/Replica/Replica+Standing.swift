@@ -11,7 +11,7 @@ extension Replica {
         // What is held may be of a lost life of the hub while the two are compared, and of what the scope leaves out it is not compared at all.
         guard let record = entry.accepted else { return .awaited }
         guard Scope.covers(log, state.scopeNames) else { return .elsewhere }
-        if state.isComparing || state.uncompared.contains(log) { return .awaited }
+        if state.isComparing || state.uncompared[log] != nil { return .awaited }
         let held: RecordedEvent?
         if try record.seq <= store.log.lastSeq(of: log) {
             held = record.seq == 0 ? nil : try store.log.event(in: log, at: record.seq)

@@ -46,10 +46,9 @@ public final class Replica: Sendable {
         var place: Position = 0
         /// No cursor vouches for what is held: all is compared with what the hub has.
         var isComparing = false
-        /// Logs that the hub could not read when all was to be compared: what is held of them may be of a lost life of the hub.
-        var uncompared: Set<LogID> = []
-        /// Something of what was compared could not be read at the hub, and it is not known what became of it.
-        var leavesSuspects = false
+        /// Logs that the hub could not read when all was to be compared, each with whether something is held of it: that may be of a lost life of the hub, and
+        /// is compared in the next session.
+        var uncompared: [LogID: Bool] = [:]
         /// Logs with events of an earlier session for which no head vouched before its end, each with the last seq that was vouched for. The hub is asked about them.
         var unvouched: [LogID: Seq] = [:]
         /// What the session's scope names; `nil`: it leaves nothing out.

@@ -76,18 +76,16 @@ extension ReplicaConnection {
     func noteUnreadable(_ told: Unreadable) throws {
         let names = scope.names
         var new: [LogID] = []
+        var left: [LogID: Bool] = [:]
         for log in told.logs where Scope.covers(log, names) && unreadable[log] == nil {
             if !undecided.contains(log) { new.append(log) }
             let held = try replica.heldSeq(of: log)
             let seq = min(doubts[log] ?? .max, unvouched[log] ?? held)
             (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
-            replica.leaveUncompared(log)
-            // That nothing was said of it when all was compared may be for the same reason.
-            if let comparison {
-                comparison.giveUp(log)
-                if held > 0 { hasUncompared = true }
-            }
+            left[log] = held > 0
+            comparison?.giveUp(log)
         }
+        try replica.leaveUncompared(left)
         // Whatever the scope: the outbox is sent all the same.
         for log in told.undecided where undecided.insert(log).inserted && unreadable[log] == nil { new.append(log) }
         // Names that it makes up must not be gathered for ever.

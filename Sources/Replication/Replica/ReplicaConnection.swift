@@ -59,8 +59,6 @@ public final class ReplicaConnection: @unchecked Sendable {
     var unreadable: [LogID: Seq] = [:]
     /// Logs of which nothing more that is sent is answered.
     var undecided: Set<LogID> = []
-    /// Whether all was to be compared, and something that is held was not.
-    var hasUncompared = false
     /// What was doubtful when the session began: what the hub cannot read stays so.
     var doubts: [LogID: Seq] = [:]
     /// Logs that grew, and no head has vouched for it yet, each with its last seq before that; and those of which a newest part did.
@@ -321,7 +319,7 @@ public final class ReplicaConnection: @unchecked Sendable {
             let seq = try replica.heldSeq(of: log)
             if seq > 0 { ahead[log] = seq }
         }
-        guard missing.isEmpty, unvouchedParts.isEmpty, !hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else {
+        guard missing.isEmpty, unvouchedParts.isEmpty, !replica.hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else {
             return
         }
         if isInDoubt { return laterProgress = (progress.part, unvouched, place) }
@@ -363,7 +361,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
         // Of newest parts nobody could say in the next session what of them is missing.
-        let isTold = unreadable.isEmpty || !scope.isOfParts && unvouchedParts.isEmpty && !hasUncompared
+        let isTold = unreadable.isEmpty || !scope.isOfParts && unvouchedParts.isEmpty
         let unread = PlantedBug.forgetUnread.isPlanted ? [:] : unreadable
         let mustReopen = try replica.caughtUp(cursor, place: place, but: unread, isKept: isTold)
         // What was offered, and stands there all the same.
