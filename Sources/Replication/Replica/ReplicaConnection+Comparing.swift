@@ -9,7 +9,7 @@ extension ReplicaConnection {
         var probes: [HeadsFrame.Item] = []
         // Of logs that it was not asked about a hub has nothing to say.
         let names = scope.names
-        // Of what it cannot read it may have answered something before it knew.
+        // Of what it cannot read an honest one says nothing more.
         for item in frame.heads where Scope.covers(item.log, names) && !(frame.isProbe && unreadable[item.log] != nil) {
             let held = try comparison == nil && frame.isProbe ? replica.heldSeq(of: item.log) : replica.store.log.lastSeq(of: item.log)
             if !frame.isProbe {
