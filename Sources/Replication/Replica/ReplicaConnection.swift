@@ -319,7 +319,8 @@ public final class ReplicaConnection: @unchecked Sendable {
             let seq = try replica.heldSeq(of: log)
             if seq > 0 { ahead[log] = seq }
         }
-        guard missing.isEmpty, unvouchedParts.isEmpty, !replica.hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true else {
+        guard missing.isEmpty, unvouchedParts.isEmpty, !replica.hasUncompared, comparison.map({ !$0.isBusy && !$0.differs && $0.disputed.isEmpty }) ?? true
+        else {
             return
         }
         if isInDoubt { return laterProgress = (progress.part, unvouched, place) }
