@@ -342,6 +342,7 @@ extension World.Session {
             healed = try await world.heal(healed)
             try expectEqual(healed, world)
             #expect(try healed.lostEvents().map(\.log) == [.conversation(chats[2])] && healed.evidence == nil)
+            #expect(try healed.suspectEvents().isEmpty)
         }
     }
 
