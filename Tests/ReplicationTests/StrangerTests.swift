@@ -94,15 +94,19 @@ import Testing
             try world.hubStore.log.flush()
             try world.reopenHub(log: { _ in }) { path in _ = try EventStore.damageRun(at: path, number: 0) { $0[ofColumns ? 100 : $0.count / 2] ^= 0x10 } }
             let there = try await Self.told(world.hub, of: chat)
-            // That an id is taken cannot be hidden.
+            // That an id is taken cannot be hidden. What comes behind is answered as ever, and when they have come in.
             let peer = try await RawPeer(world.hub, eve) { $0.takesUnreadable = true }
             let creation = Event.Content.conversationCreated(kind: .group, title: nil, participants: [])
-            for (index, content) in [creation, .custom(name: "n", payload: [])].enumerated() {
+            for (index, content) in [creation, .conversationUpdated(title: nil, attributes: []), .custom(name: "n", payload: [])].enumerated() {
                 peer.send(.push([Self.pushed(content, in: chat, peer.replica, 1000 + UInt64(index), isFirst: true)]))
                 try await eventually { peer.answers == index + 1 }
             }
-            #expect(peer.refused.map(\.code) == ["conversation_conflict", "unknown_conversation"])
+            #expect(peer.refused.map(\.code) == ["conversation_conflict", "malformed", "unknown_conversation"])
             #expect(!peer.frames.contains { if case .unreadable = $0 { true } else { false } })
+            try await world.hubStore.append(Event(conversation: chat, author: ada, content: .participantJoined(eve)))
+            peer.send(.push([Self.pushed(.custom(name: "n", payload: []), in: chat, peer.replica, 1003, isFirst: true)]))
+            try await eventually { peer.answers == 4 }
+            #expect(peer.accepted.count == 1)
             peer.end()
             try await withWorld { other in
                 let absent = try await Self.told(other.hub, of: .random())

@@ -181,6 +181,38 @@ extension World.Session {
         }
     }
 
+    /// One event was accepted before the session had settled.
+    private func expectAnswered(_ session: World.Session) throws {
+        let told = session.log.withLock { $0 }
+        let answered = try #require(told.firstIndex { if case .answered(1, 0) = $0 { true } else { false } })
+        let settled = try #require(told.firstIndex { if case .settled = $0 { true } else { false } })
+        #expect(answered < settled)
+    }
+
+    @Test("What was decided of a log is answered before its device is told that nothing more is") func decidedBefore() async throws {
+        try await withWorld { world in
+            let chats = try await talked(in: world, 1)
+            let device = try world.device(ada)
+            try await world.sync(device)
+            let id = MessageID.random()
+            _ = try await world.hubStore.append(message(noise(100), in: chats[0], by: bob, id: id))
+            try world.hubStore.log.flush()
+            try damage(world, [1])
+            // What has the second one's id has to be read to be compared with it.
+            let written = [message("mine", in: chats[0], by: ada), message("taken", in: chats[0], by: ada, id: id)]
+            try device.append(written)
+            var session = try await session(device, world)
+            try expectAnswered(session)
+            #expect(device.outbox.filter { $0.accepted == nil }.map(\.event) == [written[1]])
+            try await end(session)
+            try damage(world, [1])
+            session = try await self.session(device, world)
+            #expect(device.outbox.map(\.event) == [written[1]] && device.outbox.allSatisfy(\.isFailed))
+            try expectEqual(device, world)
+            try await end(session)
+        }
+    }
+
     @Test("What the hub can decide is sent in the same session, however much it cannot decide goes before") func behindMany() async throws {
         try await withWorld { world in
             let chats = try await talked(in: world, 1)
@@ -201,10 +233,7 @@ extension World.Session {
             try device.close()
             device = try world.open(path, ada)
             let session = try await session(device, world)
-            let told = session.log.withLock { $0 }
-            let answered = try #require(told.firstIndex { if case .answered(1, 0) = $0 { true } else { false } })
-            let settled = try #require(told.firstIndex { if case .settled = $0 { true } else { false } })
-            #expect(answered < settled)
+            try expectAnswered(session)
             #expect(try world.hubStore.log.events(in: .user(ada)).map(\.event) == [own])
             #expect(device.outbox.count == 150)
             try await end(session)

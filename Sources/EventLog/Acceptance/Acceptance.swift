@@ -52,6 +52,8 @@ enum Acceptance {
     static func decide(_ event: Event, _ state: LogState?, _ past: some Past, asksParticipation: Bool = true) throws -> Decision {
         if case .conversationCreated(let kind, let title, let participants) = event.content {
             guard let state, state.row.seq > 0 else { return .accept(targetSeq: 0) }
+            // Who made it takes part, or took part once. Of others' nothing is read: what cannot be would tell a stranger that it is there.
+            guard let author = state.person(event.author), state.row.people[author].hasTakenPart else { return .refuse(Refusal(.conversationConflict)) }
             guard let first = try past.event(of: state, at: 1), case .conversationCreated(let oldKind, let oldTitle, let old) = first.event.content else {
                 return .refuse(Refusal(.conversationConflict))
             }
@@ -63,7 +65,7 @@ enum Acceptance {
         let author = state.person(event.author)
         let person = author.map { state.row.people[$0] }
         let isParticipant = !asksParticipation || (person?.joinedSeq ?? 0) != 0
-        let mayRepeat = person.map { $0.joinedSeq != 0 || $0.leftSeq != 0 } ?? false
+        let mayRepeat = person?.hasTakenPart ?? false
 
         func known(_ id: MessageID) throws -> LogState.Message? { try state.message(id, past) }
         let notParticipant = Decision.refuse(Refusal(.notParticipant))

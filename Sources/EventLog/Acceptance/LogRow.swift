@@ -13,6 +13,9 @@ struct LogRow {
         var deliveredSeq: Seq = 0
         var readTo: Seq = 0
         var readSeq: Seq = 0
+
+        /// Whether the user takes part, or did once.
+        var hasTakenPart: Bool { joinedSeq != 0 || leftSeq != 0 }
     }
 
     struct OpenStream {

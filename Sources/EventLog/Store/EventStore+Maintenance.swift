@@ -302,6 +302,8 @@ extension EventStore {
         try flush()
         guard try withReader({ try !erasable(log, seq, $0).isErased }) else { return }
         let archived = try archive.environment.read { [archive] in try archive.state($0).position }
+        // As they are now: a run that was read before may have been damaged since.
+        readers.withLock { $0 = [] }
         try replayArchive(from: 1, through: archived) { _ in true }
     }
 

@@ -370,13 +370,13 @@ final class Writer {
         state.hasStaleSlices = false
     }
 
-    /// Where an event was recorded.
     /// Whether its author never took part in its conversation.
     private func isStranger(_ event: Event) throws -> Bool {
         guard let state = try state(of: .conversation(event.conversation)), let person = state.person(event.author) else { return true }
-        return state.row.people[person].joinedSeq == 0 && state.row.people[person].leftSeq == 0
+        return !state.row.people[person].hasTakenPart
     }
 
+    /// Where an event was recorded.
     private func receipt(of log: LogID, _ seq: Seq) throws -> Receipt {
         guard let state = try state(of: log), seq > 0 else { return Receipt(seq: seq, position: 0, hlc: HLC(rawValue: 0), isDurable: true) }
         guard let recorded = try self.event(of: state, at: seq) else {

@@ -81,19 +81,25 @@ extension HubConnection {
     private func noteDamage(of log: LogID, _ damage: String) {
         guard stuckLogs.insert(log).inserted else { return }
         hub.options.log("log \(log): what is pushed cannot be decided: \(damage)")
-        // A stranger is not told that there is such a log: nothing of theirs stands there, whatever cannot be read.
-        if case .conversation(let id) = log, isStranger(to: id) {
-            hiddenLogs.insert(log)
-        } else if takesUnreadable {
-            undecidedLogs.insert(log)
-            transmit(.unreadable(Unreadable(undecided: [log])))
-        } else {
-            isDamaged = true
-        }
+        // A stranger is not told that there is such a log. Of what they push nothing has to be read.
+        var isTold = takesUnreadable
+        if case .conversation(let id) = log, isStranger(to: id) { isTold = false }
+        if isTold { undecidedLogs.insert(log) } else { isDamaged = true }
     }
 
     /// Logs of which something is not decided, and the peer does not know why.
-    private var untoldStuckLogs: Int { stuckLogs.count - undecidedLogs.count - hiddenLogs.count }
+    private var untoldStuckLogs: Int { stuckLogs.count - undecidedLogs.count }
+
+    /// Behind the answers to what was decided: the peer may wait for none of these logs' then.
+    private func tellUndecided() {
+        let untold = undecidedLogs.subtracting(toldUndecidedLogs)
+        if untold.isEmpty { return }
+        toldUndecidedLogs = undecidedLogs
+        let (logs, most) = (untold.sorted(), WireLimits.logs(inMessagesOf: feed.messageBytesMax))
+        for start in stride(from: 0, to: logs.count, by: most) {
+            transmit(.unreadable(Unreadable(undecided: Array(logs[start..<min(start + most, logs.count)]))))
+        }
+    }
 
     /// Has the store decide what of a batch it was not asked yet.
     private func decide(_ batch: PushBatch) {
@@ -146,7 +152,7 @@ extension HubConnection {
         // Who knows of what cannot be read need not send it again soon.
         if stuckSince == nil, untoldStuckLogs > 0 { stuckSince = now }
         for (decision, bytes, outcomes) in batch.decided {
-            var answers = decision.answers(outcomes, isStranger: isStranger(to:)) { hiddenLogs.contains($0) }
+            var answers = decision.answers(outcomes, isStranger: isStranger(to:))
             noteRefused(answers.refused)
             // What stands under the id was read to compare it.
             for answer in answers.refused where answer.code == RefusalCode.messageConflict.rawValue { allowance.spend(Effort(events: Self.duplicateCost)) }
@@ -164,6 +170,7 @@ extension HubConnection {
         }
         // Names that a peer makes up must not be gathered for ever.
         if untoldStuckLogs > Self.stuckLogsMax || tellsTooManyUnreadable { return endStuck() }
+        tellUndecided()
         // Behind the answers: the peer begins anew, under another id.
         if conflicts.count > Self.conflictsMax {
             return perform(session.end(Bye(.overloaded, "too many counters turned out to be other events'", retryAfterMilliseconds: 0)))

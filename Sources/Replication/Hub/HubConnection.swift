@@ -60,10 +60,10 @@ public final class HubConnection: @unchecked Sendable {
     var refusedNames: Set<PushedName> = []
     /// Lanes of which a counter turned out to be another event's: the peer writes them anew from there.
     var conflicts: [PushedLane: UInt64] = [:]
-    /// Those of them that cannot be read, of which the peer knows.
+    /// Those of ``stuckLogs`` that cannot be read, and of which the peer is told.
     var undecidedLogs: Set<LogID> = []
-    /// Those of them that the peer must not know of.
-    var hiddenLogs: Set<LogID> = []
+    /// Those of which it was told.
+    var toldUndecidedLogs: Set<LogID> = []
     var stuckSince: Instant?
     /// Whether one of them cannot be read, and the peer would not know what that means.
     var isDamaged = false
@@ -125,8 +125,8 @@ public final class HubConnection: @unchecked Sendable {
     /// How many things are remembered of the peer and for it, for tests.
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
-            + mailbox.count + stuckLogs.count + refusedNames.count + conflicts.count + twins.footprint + (asked?.lookup.submissions.count ?? 0) + left.count
-            + filled.count
+            + mailbox.count + stuckLogs.count + 2 * undecidedLogs.count + refusedNames.count + conflicts.count + twins.footprint
+            + (asked?.lookup.submissions.count ?? 0) + left.count + filled.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 

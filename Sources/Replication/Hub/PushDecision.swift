@@ -70,9 +70,8 @@ struct PushDecision {
     /// - Parameters:
     ///   - outcomes: of each submission; `nil`: it was not decided and stays unanswered.
     ///   - isStranger: whether the peer never took part in a conversation: it is told nothing that a conversation which is not there would not tell.
-    ///   - isHidden: whether it is one's log that cannot be read.
     func answers(
-        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool, isHidden: (LogID) -> Bool = { _ in false }
+        _ outcomes: some RandomAccessCollection<AppendOutcome?>, isStranger: (ConversationID) -> Bool
     ) -> (accepted: [Accepted], refused: [Refused]) {
         let outcomes = Array(outcomes)
         var accepted: [Accepted] = []
@@ -92,9 +91,6 @@ struct PushDecision {
                 case .refused(let refusal) where refusal.code == .notParticipant && isStranger(submissions[index].event.conversation):
                     refused.append(Self.refusal(log, origin, RefusalCode.unknownConversation.rawValue, ""))
                 case .refused(let refusal): refused.append(Self.refusal(log, origin, refusal.code.rawValue, String(refusal.detail.prefix(1024))))
-                case .undecided where isHidden(log), nil where isHidden(log):
-                    let isCreation = if case .conversationCreated = submissions[index].event.content { true } else { false }
-                    refused.append(Self.refusal(log, origin, (isCreation ? RefusalCode.conversationConflict : .unknownConversation).rawValue, ""))
                 case .withdrawn, .undecided, nil: break
                 }
             }

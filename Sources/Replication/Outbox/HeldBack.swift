@@ -129,16 +129,23 @@ extension Outbox {
     /// What waits need not be asked about: it waits for something that is awaited itself, or for what has no answer in this session.
     func awaitsAnswers(but undecided: Set<LogID>) -> Bool {
         let unsent = Set(again)
-        let open = entries.filter { $0.isUnanswered || $0.state == .pending && !$0.isWaiting }
-        let (waiting, underWay) = (open.filter { $0.state == .pending || unsent.contains($0.id) }, open.filter { $0.state == .sent && !unsent.contains($0.id) })
-        if underWay.contains(where: { !undecided.contains($0.event.log) }) { return true }
-        let stuck = Set(underWay.map(\.event.conversation))
+        var stuck: Set<ConversationID> = []
+        var isUnderWay = false
+        table.forEach { entry in
+            guard entry.isUnanswered, !unsent.contains(entry.id) else { return }
+            if undecided.contains(entry.event.log) { stuck.insert(entry.event.conversation) } else { isUnderWay = true }
+        }
+        if isUnderWay { return true }
         var held = HeldBack(identity)
-        return waiting.contains { entry in
+        return entries.contains { entry in
+            guard entry.isUnanswered ? unsent.contains(entry.id) : entry.state == .pending && !entry.isWaiting else { return false }
             if case .waits = held.standing(of: entry, table) { return false }
             // What was overtaken stays until nothing of its conversation is under way.
-            let isOvertaken = entry.state == .pending && table.lastSent(in: entry.event.log, of: identity.replica) ?? 0 > entry.id
-            return !undecided.contains(entry.event.log) && !(isOvertaken && stuck.contains(entry.event.conversation))
+            if entry.state == .pending, table.lastSent(in: entry.event.log, of: identity.replica) ?? 0 > entry.id, stuck.contains(entry.event.conversation) {
+                held.hold(entry)
+                return false
+            }
+            return !undecided.contains(entry.event.log)
         }
     }
 }

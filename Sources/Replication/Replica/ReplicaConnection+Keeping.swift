@@ -82,7 +82,8 @@ extension ReplicaConnection {
             let held = try replica.heldSeq(of: log)
             let seq = min(doubts[log] ?? .max, unvouched[log] ?? held)
             (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
-            left[log] = held > 0
+            // What is held where nothing was to be compared came in this session.
+            left[log] = held > 0 && comparison != nil
             comparison?.giveUp(log)
         }
         try replica.leaveUncompared(left)

@@ -43,6 +43,7 @@ final class HubNode: @unchecked Sendable {
     private var erasing: [(log: LogID, seq: Seq)] = []
     /// Runs of its archive that cannot be read as they were written.
     private var decays: [Decay] = []
+    private var decayCount = 0
     /// What it was set back to decays before anybody connects.
     private var decaysAtOnce = false
 
@@ -181,7 +182,9 @@ final class HubNode: @unchecked Sendable {
                 }
             }
         } catch { simulation.found("the hub's runs are not found: \(error)") }
-        world.after(world.random.within(10_000...120_000)) { [self] in mend() }
+        decayCount += 1
+        let count = decayCount
+        world.after(world.random.within(10_000...120_000)) { [self] in if count == decayCount { mend() } }
     }
 
     /// What has decayed is as it was written.
