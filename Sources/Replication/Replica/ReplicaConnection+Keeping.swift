@@ -82,7 +82,7 @@ extension ReplicaConnection {
             let held = try replica.heldSeq(of: log)
             let seq = min(doubts[log] ?? .max, unvouched[log] ?? held)
             (unreadable[log], unvouched[log], ahead[log], missing[log]) = (seq, seq, nil, nil)
-            // What is held where nothing was to be compared came in this session.
+            // Where no heads are compared it came in this session, or is a newest part, which is suspect.
             left[log] = held > 0 && comparison != nil
             comparison?.giveUp(log)
         }
