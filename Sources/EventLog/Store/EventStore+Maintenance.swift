@@ -304,7 +304,11 @@ extension EventStore {
         let archived = try archive.environment.read { [archive] in try archive.state($0).position }
         // As they are now: a run that was read before may have been damaged since.
         readers.withLock { $0 = [] }
-        try replayArchive(from: 1, through: archived) { _ in true }
+        do {
+            try replayArchive(from: 1, through: archived) { _ in true }
+        } catch let error as EventLogError where error.code == .damaged {
+            throw EventLogError(.damaged, "\(error.message); nothing was erased, as what is shown could not be built anew without all of it")
+        }
     }
 
     /// An event that may be erased, in its run.

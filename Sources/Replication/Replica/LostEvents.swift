@@ -48,9 +48,19 @@ extension Replica {
     /// The same of what this store holds behind a position of its own.
     func settleLost(after position: Position, _ state: inout State) throws {
         if state.lost.isEmpty { return }
+        try settleLost(foundBy: { try store.log.replay(from: position + 1, $0) }, &state)
+    }
+
+    /// The same of all that it holds of some logs.
+    func settleLost(in logs: Set<LogID>, _ state: inout State) throws {
+        for log in logs where state.lost.has(log) { try settleLost(foundBy: { try store.log.replay(log: log, $0) }, &state) }
+    }
+
+    private func settleLost(foundBy replay: ((RecordedEvent) -> Bool) throws -> Void, _ state: inout State) throws {
         var found: [RecordedEvent] = []
-        try store.log.replay(from: position + 1) { event in
-            if !state.lost.found(as: event).isEmpty { found.append(event) }
+        let lost = state.lost
+        try replay { event in
+            if !lost.found(as: event).isEmpty { found.append(event) }
             return true
         }
         try settleLost(found, &state)

@@ -30,6 +30,12 @@ extension Replica {
     /// Whether something may turn out to be lost when all that the hub has has come.
     func hasSuspects() throws -> Bool { try !Lost.isEmpty(side, in: SyncTables.suspects) }
 
+    /// Logs of which something may be lost, or may be lost next, that lies in a hole: what fills that tells, and is held then.
+    func doubtfulHoles(in scope: Scope) throws -> [LogID] {
+        let doubtful = try Set(Lost.read(side, in: SyncTables.suspects).map(\.log))
+        return doubtful.isEmpty ? [] : holes(in: scope).map(\.log).filter(doubtful.contains)
+    }
+
     /// All that the hub has, or what fills a hole, has come.
     ///
     /// - Parameter unread: what the hub could not read: of that it is not known what it has.
@@ -51,7 +57,7 @@ extension Replica {
             if !isComparing, try state.damaged.has(event.log) || event.seq > store.log.lastSeq(of: event.log) { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }
-            // The hub has it now, and it is not held here any more: should the hub lose it once more, nobody else might have it.
+            // The hub has it now, and it is not held here any more: should the hub lose it before the hole is filled, nobody else might have it.
             if case .held = fate, try event.seq > store.log.lastSeq(of: event.log), event.seq <= state.previews.baseSeq(of: event.log) { continue }
             settled.append(event)
             switch fate {
@@ -73,6 +79,8 @@ extension Replica {
         show(suspected.union(state.suspects.conversations), state)
         // It may stand elsewhere by now.
         try settleLost(after: state.place, &state)
+        // What fills a hole may have begun to come in an earlier session.
+        if !isComparing { try settleLost(in: Set(others.map(\.log)), &state) }
         try settleLost(state.previews.all.flatMap(\.events), &state)
         return !own.isEmpty
     }

@@ -356,7 +356,7 @@ public final class ReplicaConnection: @unchecked Sendable {
         for log in fills { try fillNow(log) }
         fills = []
         // A hub that says that it has sent all, and has left something out, or of which an earlier one did, is asked for it once.
-        let holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
+        var holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
         for log in holes { try fillNow(log) }
         // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
@@ -368,6 +368,11 @@ public final class ReplicaConnection: @unchecked Sendable {
         // What was offered, and stands there all the same.
         tellSettled()
         if mustReopen { return reopen() }
+        // Of newest parts what lies below is wanted where nothing else tells whether the hub has what was shown.
+        if scope.isOfParts {
+            holes = try replica.doubtfulHoles(in: scope).filter { unreadable[$0] == nil && asked.insert($0).inserted }
+            for log in holes { try fillNow(log) }
+        }
         // What was struck may have freed what waited for it.
         try holdsBack ? sendAgain() : push()
         isCaughtUp = holes.isEmpty

@@ -60,11 +60,10 @@ extension Simulation {
         hub.restores > 0 && hub.history.seqs(of: event).contains { hub.history.wasShownFromLater(event.log, $0, device.user) }
     }
 
-    /// Of what it does not ask for now, and of what lies in a hole, a device does not know yet that the hub has lost it.
+    /// Of what it does not ask for now a device does not know yet that the hub has lost it.
     private func isUncompared(_ event: Event, _ device: DeviceNode, _ replica: Replica) throws -> Bool {
-        if device.wantsWhole(event.log) { return false }
-        if try replica.suspectEvents().contains(where: { $0.event == event }) { return true }
         if device.covers(event.log) { return false }
+        if try replica.suspectEvents().contains(where: { $0.event == event }) { return true }
         let origins = device.origins[event] ?? []
         return try HeldLog.all(of: replica)[event.log]?.all.contains { $0.event == event || $0.isErased && origins.contains(OriginKey($0.origin)) } ?? false
     }
@@ -102,7 +101,7 @@ extension Simulation {
         guard let replica = device.replica else { return }
         func message(_ event: Event) -> MessageID? { if case .messageSent(let message) = event.content { message.id } else { nil } }
         // What is suspect waits for its device to ask for its log again.
-        let aside = try replica.lostEvents() + replica.suspectEvents()
+        let aside = try replica.lostEvents() + replica.suspectEvents().filter { !device.covers($0.log) }
         let kept = Set((aside.map(\.event) + replica.outbox.map(\.event) + device.discarded).compactMap(message))
         for (id, messages) in device.observation.vanished {
             let now = Set(try replica.store.timeline(of: id, limit: .max)?.messages.map(\.id) ?? [])

@@ -91,7 +91,7 @@ struct Outbox: ParsableCommand {
             try list(doubtful)
             guard !doubtful.isEmpty else { return }
             Terminal.complain(
-                "\(kept.lost.isEmpty ? "" : "the last ")\(Quantity.count(doubtful.count, "event")) may be lost: a sync that brings all of their conversations tells"
+                "\(kept.lost.isEmpty ? "" : "the last ")\(Quantity.count(doubtful.count, "event")) may be lost: a sync of their conversations tells"
             )
         }
     }
