@@ -263,7 +263,7 @@ struct Previews {
             bridges[id] = []
             return Taken(missing: old.baseSeq + 1...new.baseSeq)
         } else if let bridge {
-            told[id] = Array(bridge.prefix { $0.seq <= old.lastSeq })
+            told[id] = bridge
         }
         return Taken(shown: try showFresh(id, in: store))
     }

@@ -30,10 +30,34 @@ extension Replica {
     /// Whether something may turn out to be lost when all that the hub has has come.
     func hasSuspects() throws -> Bool { try !Lost.isEmpty(side, in: SyncTables.suspects) }
 
-    /// Logs of which something may be lost, or may be lost next, that lies in a hole: what fills that tells, and is held then.
-    func doubtfulHoles(in scope: Scope) throws -> [LogID] {
-        let doubtful = try Set(Lost.read(side, in: SyncTables.suspects).map(\.log))
-        return doubtful.isEmpty ? [] : holes(in: scope).map(\.log).filter(doubtful.contains)
+    /// Logs of which something is set aside that lies in a hole below a newest part, unless the hub has told that it lost it: what fills that tells, and is
+    /// held then, should the hub lose it once more.
+    ///
+    /// - Parameter unread: what the hub could not read.
+    func doubtfulHoles(in scope: Scope, but unread: [LogID: Seq]) throws -> [LogID] {
+        let doubtful = try Lost.read(side, in: SyncTables.suspects).filter { Scope.covers($0.log, scope.names) && unread[$0.log] == nil }
+        if doubtful.isEmpty { return [] }
+        return try state.withLock { state in
+            if state.isComparing { try settleParts(&state, but: unread) }
+            let inHoles = try doubtful.filter { event in
+                switch try state.previews.fate(of: event, in: store.log) {
+                case .unknown: true
+                case .held: try isInHole(event, state)
+                case .lost, .outOfSight: false
+                }
+            }
+            return Set(inHoles.map(\.log)).sorted()
+        }
+    }
+
+    /// Whether nothing holds an event's place, as it lies below a newest part.
+    private func isInHole(_ event: RecordedEvent, _ state: borrowing State) throws -> Bool {
+        try event.seq > store.log.lastSeq(of: event.log) && event.seq <= state.previews.baseSeq(of: event.log)
+    }
+
+    /// What the hub has of newest parts has come: that is shown, and nothing else.
+    private func settleParts(_ state: inout State, but unread: [LogID: Seq]) throws {
+        try confirmed(state.previews.settleSuspects(in: state.scopeNames, but: unread, of: store), &state)
     }
 
     /// All that the hub has, or what fills a hole, has come.
@@ -46,7 +70,7 @@ extension Replica {
         guard isComparing || state.mayTellSuspects else { return false }
         (state.isComparing, state.mayTellSuspects) = (false, false)
         if isComparing {
-            try confirmed(state.previews.settleSuspects(in: state.scopeNames, but: unread, of: store), &state)
+            try settleParts(&state, but: unread)
             show(try state.outbox.strikeAccepted { try standing(of: $0, state) }, state)
         }
         defer { state.previews.forgetTold() }
@@ -54,11 +78,12 @@ extension Replica {
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
         for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) && unread[event.log] == nil {
-            if !isComparing, try state.damaged.has(event.log) || event.seq > store.log.lastSeq(of: event.log) { continue }
+            let isUntold = try event.seq > store.log.lastSeq(of: event.log) && state.previews.lastSeqOfFirst(event.log) == 0
+            if !isComparing, state.damaged.has(event.log) || isUntold { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
             if case .unknown = fate { continue }
             // The hub has it now, and it is not held here any more: should the hub lose it before the hole is filled, nobody else might have it.
-            if case .held = fate, try event.seq > store.log.lastSeq(of: event.log), event.seq <= state.previews.baseSeq(of: event.log) { continue }
+            if case .held = fate, try isInHole(event, state) { continue }
             settled.append(event)
             switch fate {
             case .lost: gone.append(event)
@@ -80,7 +105,7 @@ extension Replica {
         // It may stand elsewhere by now.
         try settleLost(after: state.place, &state)
         // What fills a hole may have begun to come in an earlier session.
-        if !isComparing { try settleLost(in: Set(others.map(\.log)), &state) }
+        try settleLost(in: Set(others.map(\.log)), &state)
         try settleLost(state.previews.all.flatMap(\.events), &state)
         return !own.isEmpty
     }

@@ -48,6 +48,8 @@ public final class ReplicaConnection: @unchecked Sendable {
     private var fills: [LogID] = []
     /// Holes that were asked for when the hub said that it had sent all.
     private var asked: Set<LogID> = []
+    /// While the hub may not have read yet that some were asked for: how often it has said meanwhile that it has sent all.
+    private var doubtfulEnds: Int?
     /// Nothing of the outbox is sent before the two agree on what came before it: what the hub lost and this replica made is offered first.
     var holdsBack = false
     /// Of what may have been offered to another life of the hub some may stand in what comes.
@@ -248,11 +250,12 @@ public final class ReplicaConnection: @unchecked Sendable {
             case .heads(let heads): guarded { try compare(heads) }
             case .answersPing:
                 comparison?.isAnswered = true
+                guarded { try endAsking() }
                 guarded { if isInDoubt { try endDoubt() } else { try rewindIfCompared() } }
                 tellIfSettled()
             case .caughtUp(let cursor):
                 // Said before the hub had read what was asked for: it says so again behind that.
-                if missing.isEmpty { guarded { try caughtUp(cursor) } }
+                if doubtfulEnds != nil { doubtfulEnds! += 1 } else if missing.isEmpty { guarded { try caughtUp(cursor) } }
             case .progressed(let progress): guarded { try progressed(progress, place: replica.store.log.lastPosition) }
             case .unreadable(let told):
                 guarded { try noteUnreadable(told) }
@@ -356,8 +359,15 @@ public final class ReplicaConnection: @unchecked Sendable {
         for log in fills { try fillNow(log) }
         fills = []
         // A hub that says that it has sent all, and has left something out, or of which an earlier one did, is asked for it once.
-        var holes = scope.isOfParts ? [] : replica.holes(in: scope).map(\.log).filter { asked.insert($0).inserted }
-        for log in holes { try fillNow(log) }
+        let wanted = try scope.isOfParts ? replica.doubtfulHoles(in: scope, but: unreadable) : replica.holes(in: scope).map(\.log)
+        let holes = wanted.filter { asked.insert($0).inserted }
+        if !holes.isEmpty {
+            for log in holes { try fillNow(log) }
+            doubtfulEnds = 0
+            perform(session.ping())
+            // What the hub lost is offered before all else: so what tells of that comes first.
+            if scope.isOfParts { return }
+        }
         // Before the cursor is taken: a session that resumes does not look again.
         if comparesOffers { try replica.strikeStanding(evenSent: holdsBack) }
         comparesOffers = false
@@ -368,15 +378,18 @@ public final class ReplicaConnection: @unchecked Sendable {
         // What was offered, and stands there all the same.
         tellSettled()
         if mustReopen { return reopen() }
-        // Of newest parts what lies below is wanted where nothing else tells whether the hub has what was shown.
-        if scope.isOfParts {
-            holes = try replica.doubtfulHoles(in: scope).filter { unreadable[$0] == nil && asked.insert($0).inserted }
-            for log in holes { try fillNow(log) }
-        }
         // What was struck may have freed what waited for it.
         try holdsBack ? sendAgain() : push()
         isCaughtUp = holes.isEmpty
         tellIfSettled()
+    }
+
+    /// The hub has read that holes were asked for: when it says once more that it has sent all, that goes for them.
+    private func endAsking() throws {
+        guard let ends = doubtfulEnds else { return }
+        doubtfulEnds = nil
+        // It may have said so by now. It does behind all that it is asked.
+        if ends > 0, let log = asked.min() { try fillNow(log) }
     }
 
     private func begin(_ welcome: Welcome) throws {
