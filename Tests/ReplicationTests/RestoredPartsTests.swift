@@ -209,6 +209,50 @@ import Testing
         }
     }
 
+    @Test("that a hub says that it has sent all, before it has read that a hole is asked for, does not count") func crossing() async throws {
+        try await withWorld { world in
+            let chat = try await begin(world)
+            let device = try await world.heal(world.device(bob), scope: newest)
+            let held = try #require(try world.hubStore.log.event(in: .conversation(chat), at: 50))
+            try device.side.write { try Lost.put([held], in: SyncTables.suspects, &$0) }
+            let connection = Monitor<ReplicaConnection?>(nil), ends = Monitor(0)
+            let hub = world.hub.connect(
+                send: { message in
+                    connection.withLock { $0 }?.receive(message)
+                    if case .caughtUp? = try? Frame(decoding: message) { ends.withLock { $0 += 1 } }
+                }, close: { _ in })
+            // What the device says from the FETCH of the hole on is under way for long.
+            let onItsWay = Monitor<[[UInt8]]?>(nil), isSettled = Monitor(false)
+            let session = device.connect(
+                token: "", scope: newest,
+                send: { message in
+                    let isHeld = onItsWay.withLock { held in
+                        if case .fetch(let wishes, _)? = try? Frame(decoding: message), wishes.contains(where: { $0.from == 1 }) { held = held ?? [] }
+                        held?.append(message)
+                        return held != nil
+                    }
+                    if !isHeld { hub.receive(message) }
+                }, close: { _ in hub.disconnected() },
+                observe: { event in if case .settled = event { isSettled.withLock { $0 = true } } })
+            connection.withLock { $0 = session }
+            session.start()
+            try await eventually { onItsWay.withLock { $0?.count ?? 0 } >= 2 }
+            let before = ends.withLock { $0 }
+            try await world.hubStore.send("meanwhile", to: chat, from: ada)
+            try await eventually { try shown(device.store, chat).last == "meanwhile" && ends.withLock { $0 } > before }
+            let messages = onItsWay.withLock { held in
+                defer { held = nil }
+                return held!
+            }
+            for message in messages { hub.receive(message) }
+            try await eventually { isSettled.withLock { $0 } }
+            try expectSame(world, device, chat)
+            #expect(try device.suspectEvents().isEmpty)
+            session.end()
+            connection.withLock { $0 = nil }
+        }
+    }
+
     /// A device with a message of its own that the hub's backup lacks.
     private func losing(_ world: World, _ chat: ConversationID) async throws -> Replica {
         let device = try await world.heal(world.device(bob), scope: newest)

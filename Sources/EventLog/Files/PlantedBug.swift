@@ -58,6 +58,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case forgetUnread
     /// A newest part that a hub shows anew takes the place of what was shown, wherever it begins.
     case forgetPart
+    /// What was set aside and lies in a hole when all else was compared is not told.
+    case leaveDoubt
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?
