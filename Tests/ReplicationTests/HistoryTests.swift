@@ -217,6 +217,23 @@ import Testing
         }
     }
 
+    @Test("What was set aside from before its user came in anew is kept as lost, by a session that goes on from its cursor too")
+    func setAsideBefore() async throws {
+        try await withWorld { world in
+            let (id, _) = try await conversation(world)
+            var device = try world.device(eve)
+            try await settle(world, device)
+            let before = try #require(try world.hubStore.log.event(in: .conversation(id), at: 10))
+            try device.side.write { try Lost.put([before], in: SyncTables.suspects, &$0) }
+            let path = device.store.log.path
+            try device.close()
+            device = try world.open(path, eve)
+            try await settle(world, device)
+            #expect(try device.suspectEvents().isEmpty)
+            #expect(try device.lostEvents().map(\.event) == [before.event])
+        }
+    }
+
     @Test("Who came later opens no history to themselves, whatever the attribute is set to; who sees the whole does")
     func opening() async throws {
         try await withWorld { world in
