@@ -38,7 +38,11 @@ extension Replica {
         let doubtful = try Lost.read(side, in: SyncTables.suspects).filter { Scope.covers($0.log, scope.names) && unread[$0.log] == nil }
         if doubtful.isEmpty || PlantedBug.leaveDoubt.isPlanted { return [] }
         return try state.withLock { state in
-            if state.isComparing { try settleParts(&state, but: unread) }
+            if state.isComparing {
+                try settleParts(&state, but: unread)
+                // What is gone from these is pending: it may take long until it is offered.
+                show(state.suspects.conversations, state)
+            }
             let inHoles = try doubtful.filter { event in
                 switch try state.previews.fate(of: event, in: store.log) {
                 case .unknown: true

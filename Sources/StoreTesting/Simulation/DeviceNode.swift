@@ -185,6 +185,11 @@ final class DeviceNode: @unchecked Sendable {
         return true
     }
 
+    func forgetCopies() {
+        for copy in copies { MemoryDirectory.remove(copy.directory) }
+        copies = []
+    }
+
     /// An earlier copy takes the store's place: what was made since and not sent is lost with it.
     func restore(_ choose: ([Copy]) -> Copy) {
         guard replica != nil, !copies.isEmpty else { return }

@@ -107,6 +107,10 @@ package final class Simulation: @unchecked Sendable {
             }
             if failure == nil { heal() }
             checkAtRest()
+            if failure == nil, options.seed % 8 == 5 {
+                writeBelowThePage()
+                checkAtRest()
+            }
             askAnew()
             for device in devices { device.end() }
             hub.end()
@@ -157,8 +161,14 @@ package final class Simulation: @unchecked Sendable {
         rest()
     }
 
+    func pass(_ milliseconds: UInt64) {
+        let end = world.now + milliseconds
+        world.after(milliseconds) {}
+        while failure == nil, world.step(until: end) {}
+    }
+
     /// Waits until all is quiet.
-    private func rest() {
+    func rest() {
         let end = world.now + 900_000
         var quiet = 0
         while failure == nil, world.now < end {
