@@ -313,6 +313,24 @@ import Testing
         }
     }
 
+    @Test("what a hub lost stays behind what a hub had that was made before it, under whatever ids", arguments: [false, true])
+    func lostBehindAccepted(_ isOffer: Bool) async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), other = ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 9, count: 16))
+            let entries = [UInt64(2), 3].map { number in
+                var entry = Self.entry(number, in: chat, Self.text(.random()), of: Self.present, .sent)
+                if isOffer { entry.former = FormerOrigin(replica: Self.before.replica, counter: number) } else { entry.isElsewhere = true }
+                return entry
+            }
+            let elsewhere = Self.entry(7, in: .random(), Self.text(.random()), of: other, .sent)
+            let lost = [1, 4, 5].map { Self.entry($0, in: chat, Self.text(.random()), of: other, .sent) }
+            let new = Self.entry(6, in: chat, Self.text(.random()), of: Self.present, .pending)
+            let outbox = Outbox(side, entries + [new], identity: Self.present)
+            try outbox.putFirst(([elsewhere] + lost).map(\.recorded))
+            #expect(outbox.entries.map { $0.origin.hlc.rawValue >> 16 } == [7, 1, 2, 3, 4, 5, 6])
+        }
+    }
+
     @Test("what was made behind one that is in the outbox already goes behind it") func lostBehindTwin() async throws {
         try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), message = MessageID.random()

@@ -3,8 +3,9 @@ internal import EventLog
 extension Outbox {
     /// All entries, and events that go before them, each as early as its order allows; `nil`: none of the events is new.
     ///
-    /// One goes behind what its lane sent before it and is there still, as that has not come. One that is there already stays where it is. What was given behind
-    /// either goes behind it if it is of the same log, and a preference if it is of the same conversation.
+    /// One goes behind what its lane sent before it and is there still, as that has not come, and behind what a hub had before it was set back, under whatever id
+    /// that is known now, and its clock tells was made before it. One that is there already stays where it is. What was given behind either goes behind it if it is
+    /// of the same log, and a preference if it is of the same conversation.
     func with(
         first events: [RecordedEvent], sentNonce: [UInt8] = [], wasSent: (RecordedEvent) -> Bool = { _ in false }
     ) -> [OutboxEntry]? {
@@ -47,7 +48,9 @@ private struct Places {
     }
 
     /// What of each lane was sent, by counters ascending, with the place behind the last of these so far.
-    private var sent: [Lane: [(counter: UInt64, place: Int)]] = [:]
+    private var sent: [Lane: [(mark: UInt64, place: Int)]] = [:]
+    /// The same of what a hub had, by clocks.
+    private var had: [LogID: [(mark: UInt64, place: Int)]] = [:]
     /// Behind how many entries the next event of a log goes.
     private var ofLog: [LogID: Int] = [:]
 
@@ -57,26 +60,37 @@ private struct Places {
             if entry.state == .sent { sent[Lane(log: log, replica: entry.origin.replica), default: []].append((entry.origin.counter, index + 1)) }
             // What is an offer itself was before what its old lane sent behind it.
             if let former = entry.former { sent[Lane(log: log, replica: former.replica), default: []].append((former.counter, index + 1)) }
+            if !entry.isFailed, entry.isAccepted || entry.former != nil { had[log, default: []].append((entry.origin.hlc.rawValue, index + 1)) }
         }
-        for (lane, marks) in sent {
-            var last = 0
-            sent[lane] = marks.sorted { $0.counter < $1.counter }.map { mark in
-                last = max(last, mark.place)
-                return (mark.counter, last)
-            }
+        sent = sent.mapValues(Self.ascending)
+        had = had.mapValues(Self.ascending)
+    }
+
+    private static func ascending(_ marks: [(mark: UInt64, place: Int)]) -> [(mark: UInt64, place: Int)] {
+        var last = 0
+        return marks.sorted { $0.mark < $1.mark }.map { mark in
+            last = max(last, mark.place)
+            return (mark.mark, last)
         }
+    }
+
+    /// The place behind all that have less than a mark.
+    private static func place(before mark: UInt64, in marks: [(mark: UInt64, place: Int)]?) -> Int {
+        guard let marks else { return 0 }
+        var (low, high) = (0, marks.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if marks[middle].mark < mark { low = middle + 1 } else { high = middle }
+        }
+        return low > 0 ? marks[low - 1].place : 0
     }
 
     /// To be asked of the events in their order.
     mutating func place(of event: RecordedEvent) -> Int {
-        let marks = sent[Lane(log: event.log, replica: event.origin.replica)] ?? []
-        var (low, high) = (0, marks.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if marks[middle].counter < event.origin.counter { low = middle + 1 } else { high = middle }
-        }
+        let ofLane = Self.place(before: event.origin.counter, in: sent[Lane(log: event.log, replica: event.origin.replica)])
+        let made = Self.place(before: event.origin.hlc.rawValue, in: had[event.log])
         // A preference goes behind what its conversation has. Not the reverse: through the log of preferences one conversation would keep another from its place.
-        let place = max(low > 0 ? marks[low - 1].place : 0, ofLog[.conversation(event.event.conversation)] ?? 0, ofLog[event.log] ?? 0)
+        let place = max(ofLane, made, ofLog[.conversation(event.event.conversation)] ?? 0, ofLog[event.log] ?? 0)
         pass(event, place)
         return place
     }
