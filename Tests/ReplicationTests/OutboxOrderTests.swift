@@ -331,6 +331,33 @@ import Testing
         }
     }
 
+    @Test("but not behind what was sent after it: what was tried again, or made by a wrong clock, stands there", arguments: [false, true])
+    func lostBeforeWhatFollowed(_ isSentAgain: Bool) async throws {
+        try await withSide { (side: SideStore) throws in
+            let chat = ConversationID.random(), first = ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 9, count: 16))
+            func entry(_ counter: UInt64, hlc: UInt64, _ state: OutboxEntry.State = .sent) -> OutboxEntry {
+                var entry = Self.entry(counter, in: chat, Self.text(.random()), of: Self.before, state)
+                entry.origin.hlc = HLC(rawValue: hlc << 16)
+                return entry
+            }
+            func clocks(of entries: [OutboxEntry], and lost: OutboxEntry) throws -> [UInt64] {
+                let outbox = Outbox(side, entries, identity: Self.present)
+                try outbox.putFirst([lost.recorded], sentNonce: Self.before.nonce, wasSent: { _ in isSentAgain })
+                return outbox.entries.map { $0.origin.hlc.rawValue >> 16 }
+            }
+            var again = entry(4, hlc: 1, .pending)
+            again.former = FormerOrigin(replica: first.replica, counter: 1)
+            #expect(try clocks(of: [entry(3, hlc: 6), again], and: entry(2, hlc: 5)) == [5, 6, 1])
+            // The same where what followed was sent under another id.
+            var other = entry(3, hlc: 6)
+            other.origin.replica = first.replica
+            #expect(try clocks(of: [other, again], and: entry(2, hlc: 5)) == [5, 6, 1])
+            var edit = entry(2, hlc: 1)
+            edit.isElsewhere = true
+            #expect(try clocks(of: [edit], and: entry(1, hlc: 9)) == [9, 1])
+        }
+    }
+
     @Test("what was made behind one that is in the outbox already goes behind it") func lostBehindTwin() async throws {
         try await withSide { (side: SideStore) throws in
             let chat = ConversationID.random(), message = MessageID.random()

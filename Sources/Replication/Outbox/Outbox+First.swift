@@ -47,48 +47,73 @@ private struct Places {
         var replica: ReplicaID
     }
 
-    /// What of each lane was sent, by counters ascending, with the place behind the last of these so far.
-    private var sent: [Lane: [(mark: UInt64, place: Int)]] = [:]
-    /// The same of what a hub had, by clocks.
-    private var had: [LogID: [(mark: UInt64, place: Int)]] = [:]
+    /// Places behind entries, each with what tells where in an order it comes.
+    private struct Order {
+        /// By marks ascending; each with the last place up to it, and the first from it on.
+        private var marks: [(mark: UInt64, last: Int, first: Int)] = []
+
+        mutating func add(_ mark: UInt64, _ place: Int) { marks.append((mark, place, place)) }
+
+        mutating func sort() {
+            marks.sort { $0.mark < $1.mark }
+            for index in marks.indices.dropFirst() { marks[index].last = max(marks[index].last, marks[index - 1].last) }
+            for index in marks.indices.dropLast().reversed() { marks[index].first = min(marks[index].first, marks[index + 1].first) }
+        }
+
+        /// Behind all that come before a mark; 0: none does.
+        func place(behindAllBefore mark: UInt64) -> Int {
+            let count = count { $0 < mark }
+            return count > 0 ? marks[count - 1].last : 0
+        }
+
+        /// Before the first that comes after a mark.
+        func place(beforeAllAfter mark: UInt64) -> Int {
+            let count = count { $0 <= mark }
+            return count < marks.count ? marks[count].first - 1 : .max
+        }
+
+        private func count(_ isBefore: (UInt64) -> Bool) -> Int {
+            var (low, high) = (0, marks.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if isBefore(marks[middle].mark) { low = middle + 1 } else { high = middle }
+            }
+            return low
+        }
+    }
+
+    /// What of each lane was sent, by counters.
+    private var lanes: [Lane: Order] = [:]
+    /// What of a conversation's log was sent, and what of that a hub had, by clocks.
+    private var sent: [LogID: Order] = [:]
+    private var had: [LogID: Order] = [:]
     /// Behind how many entries the next event of a log goes.
     private var ofLog: [LogID: Int] = [:]
 
     init(_ entries: [OutboxEntry]) {
         for (index, entry) in entries.enumerated() {
-            let log = entry.event.log
-            if entry.state == .sent { sent[Lane(log: log, replica: entry.origin.replica), default: []].append((entry.origin.counter, index + 1)) }
+            let log = entry.event.log, place = index + 1
+            if entry.state == .sent { lanes[Lane(log: log, replica: entry.origin.replica), default: Order()].add(entry.origin.counter, place) }
             // What is an offer itself was before what its old lane sent behind it.
-            if let former = entry.former { sent[Lane(log: log, replica: former.replica), default: []].append((former.counter, index + 1)) }
-            if !entry.isFailed, entry.isAccepted || entry.former != nil { had[log, default: []].append((entry.origin.hlc.rawValue, index + 1)) }
+            if let former = entry.former { lanes[Lane(log: log, replica: former.replica), default: Order()].add(former.counter, place) }
+            // Of preferences it is the clocks that count, not the order.
+            guard case .conversation = log, !entry.isFailed else { continue }
+            if entry.state == .sent { sent[log, default: Order()].add(entry.origin.hlc.rawValue, place) }
+            if entry.isAccepted || entry.former != nil { had[log, default: Order()].add(entry.origin.hlc.rawValue, place) }
         }
-        sent = sent.mapValues(Self.ascending)
-        had = had.mapValues(Self.ascending)
-    }
-
-    private static func ascending(_ marks: [(mark: UInt64, place: Int)]) -> [(mark: UInt64, place: Int)] {
-        var last = 0
-        return marks.sorted { $0.mark < $1.mark }.map { mark in
-            last = max(last, mark.place)
-            return (mark.mark, last)
-        }
-    }
-
-    /// The place behind all that have less than a mark.
-    private static func place(before mark: UInt64, in marks: [(mark: UInt64, place: Int)]?) -> Int {
-        guard let marks else { return 0 }
-        var (low, high) = (0, marks.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if marks[middle].mark < mark { low = middle + 1 } else { high = middle }
-        }
-        return low > 0 ? marks[low - 1].place : 0
+        for lane in lanes.keys { lanes[lane]!.sort() }
+        for log in sent.keys { sent[log]!.sort() }
+        for log in had.keys { had[log]!.sort() }
     }
 
     /// To be asked of the events in their order.
     mutating func place(of event: RecordedEvent) -> Int {
-        let ofLane = Self.place(before: event.origin.counter, in: sent[Lane(log: event.log, replica: event.origin.replica)])
-        let made = Self.place(before: event.origin.hlc.rawValue, in: had[event.log])
+        let (lane, clock) = (lanes[Lane(log: event.log, replica: event.origin.replica)], event.origin.hlc.rawValue)
+        // Clocks may have been wrong, and what was tried again stands behind what was made after it: nothing goes behind what was sent after it for that.
+        let made = min(
+            had[event.log]?.place(behindAllBefore: clock) ?? 0, sent[event.log]?.place(beforeAllAfter: clock) ?? .max,
+            lane?.place(beforeAllAfter: event.origin.counter) ?? .max)
+        let ofLane = lane?.place(behindAllBefore: event.origin.counter) ?? 0
         // A preference goes behind what its conversation has. Not the reverse: through the log of preferences one conversation would keep another from its place.
         let place = max(ofLane, made, ofLog[.conversation(event.event.conversation)] ?? 0, ofLog[event.log] ?? 0)
         pass(event, place)
