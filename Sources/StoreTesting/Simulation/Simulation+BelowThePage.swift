@@ -1,7 +1,7 @@
 internal import ConversationStore
 internal import Replication
 
-/// What one world in eight has besides, once all works again: by itself it is too rare.
+/// What one world in thirty-two has besides, once all works again: by itself it is too rare, and it takes as long as ten worlds.
 extension Simulation {
     /// A device holds newest parts only, and writes. Its hub is set back behind where these begin; what the device offers then stands below the next page, so
     /// much is said. The device is set back to a copy from before, and finds that; then the hub is set back once more.

@@ -107,7 +107,7 @@ package final class Simulation: @unchecked Sendable {
             }
             if failure == nil { heal() }
             checkAtRest()
-            if failure == nil, options.seed % 8 == 5 {
+            if failure == nil, options.seed % 32 == 5 {
                 writeBelowThePage()
                 checkAtRest()
             }
