@@ -6,7 +6,7 @@ internal import EventLog
 final class Outbox {
     let side: SideStore
     var table = OutboxEntries()
-    private var nextID: UInt64 = 1
+    private(set) var nextID: UInt64 = 1
     /// Sent in a session before and not answered: to be sent again. Ascending.
     private(set) var again: [UInt64] = []
     /// What went for the first time in this session's last flight, as it was before.
@@ -98,7 +98,7 @@ final class Outbox {
     private func take(_ all: [OutboxEntry]) {
         table = OutboxEntries()
         for entry in all { table.put(entry) }
-        nextID = UInt64(all.count + 1)
+        nextID = max(nextID, (all.last?.id ?? 0) + 1)
         sendAgain()
         settleWaiting(table.conversations)
     }

@@ -155,8 +155,13 @@ extension OutboxEntry {
     }
 
     /// The messages that it needs to be there.
+    var neededMessages: [MessageID] { event.neededMessages }
+}
+
+extension Event {
+    /// The messages that it needs to be there.
     var neededMessages: [MessageID] {
-        switch event.content {
+        switch content {
         case .messageSent(let message): message.replyTo.map { [$0] } ?? []
         case .chunkAppended(let id, _, _), .messageCompleted(let id, _, _), .messageInterrupted(let id, _), .messageEdited(let id, _), .messageDeleted(let id),
             .reactionSet(let id, _, _), .receiptDelivered(let id), .receiptRead(let id):
