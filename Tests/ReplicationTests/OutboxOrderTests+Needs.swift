@@ -19,8 +19,15 @@ private struct AnyLife {
     var entries: [OutboxEntry] = []
     var numbers: [Int] = []
 
-    /// - Parameter isCalm: clocks ascend, nothing is tried again, and the hub had all that stands in the outbox.
-    init(_ random: inout SeededGenerator, isCalm: Bool) {
+    enum Kind: CaseIterable {
+        /// Clocks ascend, nothing is tried again, and the hub had all that stands in the outbox.
+        case calm
+        /// The same, but that the hub had only some of it.
+        case unsent
+        case wild
+    }
+
+    init(_ random: inout SeededGenerator, _ kind: Kind) {
         let chats = (0..<2).map { _ in ConversationID.random() }
         var creations: [ConversationID: Int] = [:]
         var begun: Set<ConversationID> = []
@@ -31,7 +38,7 @@ private struct AnyLife {
         for number in 0..<Int.random(in: 2...16, using: &random) {
             if Int.random(in: 0..<5, using: &random) == 0, age < 2 { (age, counters) = (age + 1, [:]) }
             clock += 1
-            if !isCalm, Int.random(in: 0..<4, using: &random) == 0 { clock = UInt64.random(in: 0...2000, using: &random) }
+            if kind == .wild, Int.random(in: 0..<4, using: &random) == 0 { clock = UInt64.random(in: 0...2000, using: &random) }
             let chat = chats.randomElement(using: &random)!, known = messages.filter { $0.0 == chat }.randomElement(using: &random)
             var needs: Set<Int> = []
             let content: Event.Content
@@ -61,7 +68,7 @@ private struct AnyLife {
             writings.append(Writing(event: event, origin: origin, needs: needs))
             if Int.random(in: 0..<2, using: &random) == 0 { lost.append(number) } else { numbers.append(number) }
         }
-        if !isCalm {
+        if kind == .wild {
             // What failed and is tried again goes behind all.
             let again = numbers.filter { _ in Int.random(in: 0..<5, using: &random) == 0 }
             numbers = numbers.filter { !again.contains($0) } + again
@@ -84,7 +91,13 @@ private struct AnyLife {
             }
         } else {
             entries = numbers.map { entry($0, writings[$0].origin) }
-            for index in entries.indices { entries[index].isElsewhere = true }
+            for index in entries.indices {
+                if kind == .calm || Bool.random(using: &random) {
+                    entries[index].isElsewhere = true
+                } else if Bool.random(using: &random) {
+                    (entries[index].state, entries[index].origin.counter) = (.pending, 0)
+                }
+            }
         }
         for index in entries.indices { entries[index] = entries[index].with(id: UInt64(index + 1)) }
     }
@@ -111,12 +124,12 @@ private struct AnyLife {
 }
 
 extension OutboxOrderTests {
-    @Test("whatever an outbox holds, what a hub lost goes before what needs it and behind what it needs, and counters ascend", arguments: [false, true])
-    func anyLost(_ isCalm: Bool) async throws {
+    @Test("whatever an outbox holds, what a hub lost goes before what needs it and behind what it needs, and counters ascend", arguments: AnyLife.Kind.allCases)
+    fileprivate func anyLost(_ kind: AnyLife.Kind) async throws {
         try await withSide { (side: SideStore) throws in
             for seed in UInt64(0)..<4000 {
                 var random = SeededGenerator(seed: seed)
-                let life = AnyLife(&random, isCalm: isCalm)
+                let life = AnyLife(&random, kind)
                 let again = Set(life.lost.filter { life.writings[$0].origin.replica == life.writings.last!.origin.replica && Bool.random(using: &random) })
                 let outbox = Outbox(side, life.entries, identity: ReplicaIdentity(user: ada, nonce: [UInt8](repeating: 9, count: 16)))
                 let events = life.lost.map { life.recorded($0) }
@@ -129,10 +142,10 @@ extension OutboxOrderTests {
                 try #require(order.filter { life.numbers.contains($0) } == life.numbers, "seed \(seed): \(order)")
                 try #require(order.sorted() == Array(life.writings.indices), "seed \(seed): \(order)")
                 try #require(all.map(\.id) == (0..<all.count).map { UInt64(life.entries.count + 1 + $0) })
-                if isCalm {
-                    for chat in Set(life.writings.map(\.event.log)) {
-                        let ofChat = order.filter { life.writings[$0].event.log == chat }
-                        if case .conversation = chat { try #require(ofChat == ofChat.sorted(), "seed \(seed): \(order)") }
+                if kind != .wild {
+                    for case .conversation(let chat) in Set(life.writings.map(\.event.log)) {
+                        let ofChat = order.filter { life.writings[$0].event.log == .conversation(chat) && (kind == .calm || life.lost.contains($0)) }
+                        try #require(ofChat == ofChat.sorted(), "seed \(seed): \(order), lost \(life.lost)")
                     }
                 }
                 for entries in Dictionary(grouping: all.filter { $0.state == .sent }, by: { [AnyHashable($0.event.log), AnyHashable($0.origin.replica)] })
@@ -196,6 +209,19 @@ extension OutboxOrderTests {
             let entries = [entry(3, edit, hlc: 6, of: before, state), entry(4, Self.text(two), hlc: 1, of: before)]
             #expect(try await clocks(entries, and: [entry(2, Self.text(one), hlc: 5, of: before)]) == [5, 6, 1])
         }
+        // What is behind an edit of what was not sent stays behind that, and a preference behind the creation.
+        let after = [entry(2, edit, hlc: 2, of: before), entry(3, Self.text(two), hlc: 3, of: before)]
+        #expect(try await clocks([entry(1, Self.text(one), hlc: 1, of: present, .pending)], and: after) == [1, 2, 3])
+        var preference = entry(1, .preferenceSet(key: "mute", value: "1"), hlc: 2, of: before)
+        preference.isElsewhere = false
+        let begun = [entry(3, .preferenceSet(key: "mute", value: "2"), hlc: 5, of: before), entry(1, creation.event.content, hlc: 1, of: before, .pending)]
+        #expect(try await clocks(begun, and: [preference]) == [5, 1, 2])
+        // What the hub has as something else is there.
+        let taken = entry(2, Self.text(one), hlc: 1, of: present, .failed(code: RefusalCode.messageConflict.rawValue, detail: ""))
+        #expect(try await clocks([taken], and: [entry(1, edit, hlc: 2, of: before)]) == [2, 1])
+        // The first that makes a message will do.
+        let twice = [entry(1, Self.text(one), hlc: 1, of: before), entry(2, edit, hlc: 2, of: before)]
+        #expect(try await clocks([entry(2, Self.text(one), hlc: 7, of: present, .pending)], and: twice) == [1, 2, 7])
         // Pieces of an answer.
         func piece(_ index: UInt32) -> Event.Content { .chunkAppended(message: one, index: index, text: "") }
         let ahead = [entry(1, piece(0), hlc: 8, of: before), entry(2, piece(1), hlc: 9, of: before)]

@@ -364,7 +364,7 @@ extension World.Session {
                     #expect(session.end == nil && session.unreadable == (isPart ? [.conversation(chats[0])] : []))
                     try await end(session)
                 }
-                #expect(!healed.outbox.contains { $0.id == own.id })
+                #expect(!healed.outbox.contains { $0.event == own.event })
                 #expect(try healed.store.timeline(of: chats[0])?.messages.map(\.id) == shown)
             }
             try damage(world, [0], ofColumns: true)

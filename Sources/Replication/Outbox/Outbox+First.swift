@@ -33,7 +33,7 @@ extension Outbox {
         if given.isEmpty { return nil }
         let byPlace = Dictionary(grouping: zip(given, places.settled()), by: \.1)
         var all: [OutboxEntry] = []
-        // Of ids that were told before none names something else now.
+        // Behind all that are there: a number that was told before names nothing else.
         let first = nextID
         for index in 0...entries.count {
             for (entry, _) in byPlace[index] ?? [] { all.append(entry.with(id: first + UInt64(all.count))) }
@@ -92,6 +92,9 @@ private struct Places {
         var event: RecordedEvent
         /// It goes as it was sent.
         var isAgain: Bool
+        /// Behind what its lane sent before it, and before what needs it.
+        var least: Int
+        var most: Int
         var place: Int
     }
 
@@ -145,7 +148,7 @@ private struct Places {
         let most = min(needs.place(beforeWhatNeeds: event.event), isAgain ? lane?.place(beforeAllAfter: counter) ?? .max : .max)
         let place = max(ofLane, min(max(min(made, followed), behind), most))
         ofLog[event.log] = max(behind, place)
-        given.append(Given(event: event, isAgain: isAgain, place: place))
+        given.append(Given(event: event, isAgain: isAgain, least: ofLane, most: most, place: place))
     }
 
     /// What is of an event's log and comes after it goes behind so many entries, too.
@@ -153,17 +156,23 @@ private struct Places {
 
     /// The places of all that were taken.
     mutating func settled() -> [Int] {
-        // What is needed before one goes before it, with all that was given before that.
-        var first: [LogID: Int] = [:]
+        // What is needed before one goes before it, with all that was given before that of its conversation.
+        var first: [LogID: Int] = [:], most: [LogID: Int] = [:]
         for index in given.indices.reversed() {
-            let log = given[index].event.log
-            given[index].place = min(given[index].place, first[log] ?? .max)
-            first[log] = given[index].place
+            guard case .conversation = given[index].event.log else { continue }
+            let log = given[index].event.log, place = min(given[index].place, first[log] ?? .max)
+            (first[log], most[log]) = (place, min(given[index].most, most[log] ?? .max))
+            (given[index].place, given[index].most) = (max(place, given[index].least), most[log]!)
         }
+        var last: [LogID: Int] = [:]
         var ofLanes: [Lane: Int] = [:]
         for index in given.indices {
             let event = given[index].event, lane = Lane(event.log, event.origin.replica)
             given[index].place = max(given[index].place, needs.place(behindWhatIsNeededBy: event.event))
+            if case .conversation = event.log {
+                // What goes behind what it needs takes along what was given behind it.
+                given[index].place = max(given[index].place, min(last[event.log] ?? 0, given[index].most))
+            }
             if given[index].isAgain {
                 // Counters ascend, whatever else is not as it should be.
                 let (sent, counter) = (lanes[lane], event.origin.counter)
@@ -171,6 +180,7 @@ private struct Places {
                 given[index].place = max(min(given[index].place, most), sent?.place(behindAllBefore: counter) ?? 0, ofLanes[lane] ?? 0)
                 ofLanes[lane] = given[index].place
             }
+            last[event.log] = max(last[event.log] ?? 0, given[index].place)
             needs.add(event.event, given[index].place)
         }
         return given.map(\.place)
@@ -189,7 +199,9 @@ private struct Needs {
         var place: Int
         var isFailed: Bool
 
-        static func add(_ new: Maker, to known: inout Maker?) { if known == nil || known!.isFailed && !new.isFailed { known = new } }
+        static func add(_ new: Maker, to known: inout Maker?) {
+            guard let old = known, old.isFailed == new.isFailed ? old.place <= new.place : new.isFailed else { return known = new }
+        }
     }
 
     private var makers: [Name: Maker?] = [:]
@@ -204,7 +216,7 @@ private struct Needs {
 
     mutating func add(_ entry: OutboxEntry, _ place: Int) {
         let event = entry.event
-        made(event, Maker(place: place, isFailed: entry.isFailed))
+        if !entry.isTaken { made(event, Maker(place: place, isFailed: entry.isFailed)) }
         for message in entry.event.neededMessages {
             let name = Name(conversation: event.conversation, message: message)
             firstNeeding[name] = min(firstNeeding[name] ?? .max, place - 1)
@@ -245,9 +257,9 @@ private struct Needs {
     }
 
     func place(behindWhatIsNeededBy event: Event) -> Int {
-        guard case .conversation = event.log else { return 0 }
         var place = 0
         if case .conversationCreated = event.content { return place }
+        // A preference, too.
         if let creation = creations[event.conversation] ?? nil { place = creation.place }
         for message in event.neededMessages {
             if let maker = makers[Name(conversation: event.conversation, message: message)] ?? nil { place = max(place, maker.place) }
@@ -255,6 +267,14 @@ private struct Needs {
         guard let (message, mark) = event.piece else { return place }
         let name = Name(conversation: event.conversation, message: message)
         return max(place, streams[name]?.place(behindAllBefore: mark) ?? 0, lastPieces[name] ?? 0)
+    }
+}
+
+extension OutboxEntry {
+    /// What it makes is there already, as something else.
+    fileprivate var isTaken: Bool {
+        guard case .failed(let code, _) = state else { return false }
+        return [RefusalCode.messageConflict, .conversationConflict].contains { $0.rawValue == code } || state == Self.isErasedPerhaps
     }
 }
 
