@@ -38,7 +38,8 @@ enum Identities {
         fileprivate init(ids: Set<ReplicaID>, origins: Set<[UInt8]>, family: IdentityFamily) { (self.ids, self.origins, self.family) = (ids, origins, family) }
 
         func contains(_ event: RecordedEvent) -> Bool {
-            ids.contains(event.origin.replica) || !origins.isEmpty && origins.contains(Identities.encode(event)) || familyIDs.contains(event.origin.replica)
+            ids.contains(event.origin.replica) || !origins.isEmpty && origins.contains(Identities.encode(event))
+                || familyIDs.contains { $0.contains(event.origin.replica) }
         }
     }
 

@@ -1,4 +1,3 @@
-internal import Crypto
 internal import EventLog
 
 /// The ids that a replica takes one after the other, and copies of it others: made of one secret, so that a copy which was set back knows by them what it made
@@ -22,21 +21,49 @@ struct IdentityFamily {
     }
 
     /// The nonce of the id that a replica takes next.
-    func nextNonce(_ execution: Execution) -> [UInt8] { nonce(generation + 1, execution.random() % Self.branches) }
-
-    /// The first 16 bytes of SHA-256("convstore family" ‖ key ‖ be64 generation ‖ be64 branch).
-    private func nonce(_ generation: Int, _ branch: UInt64) -> [UInt8] {
-        var bytes = Array("convstore family".utf8) + key
-        for number in [UInt64(generation), branch] { withUnsafeBytes(of: number.bigEndian) { bytes += $0 } }
-        return Array(SHA256.hash(data: bytes).prefix(16))
+    func nextNonce(_ execution: Execution) -> [UInt8] {
+        Self.nonce(start: start(generation + 1), execution.random() % Self.branches).withUnsafeBytes { Array($0.prefix(Self.nonceBytes)) }
     }
 
-    /// The ids that copies of this replica may have taken. They are many: some milliseconds.
-    func ids() -> Set<ReplicaID> {
-        var ids: Set<ReplicaID> = []
-        for generation in max(1, generation - Self.reach + 1)...generation + Self.reach {
-            for branch in 0..<Self.branches { ids.insert(Replicas.id(user: user, nonce: nonce(generation, branch))) }
+    private static let nonceBytes = 16
+
+    /// What is hashed for all nonces of a generation: "convstore family" ‖ key ‖ be64 generation.
+    private func start(_ generation: Int) -> [UInt8] {
+        Array("convstore family".utf8) + key + withUnsafeBytes(of: UInt64(generation).bigEndian) { Array($0) }
+    }
+
+    /// The first 16 bytes of SHA-256(start ‖ be64 branch) are the nonce.
+    private static func nonce(start: [UInt8], _ branch: UInt64) -> Hash256 { withUnsafeBytes(of: branch.bigEndian) { SHA256Hasher.hash(start, $0) } }
+
+    /// The ids that copies of this replica may have taken, by generations. They are many, some milliseconds: those that were asked for last are kept.
+    func ids() -> [Set<ReplicaID>] {
+        let ofUser = Replicas.start(of: user)
+        return (max(1, generation - Self.reach + 1)...generation + Self.reach).map { number in
+            let name = Generation(user: user, key: key, number: number)
+            if let known = Self.known.withLock({ $0[name] }) { return known }
+            let start = start(number)
+            var ids = Set<ReplicaID>(minimumCapacity: Int(Self.branches))
+            for branch in 0..<Self.branches {
+                ids.insert(
+                    Self.nonce(start: start, branch).withUnsafeBytes {
+                        Replicas.id(start: ofUser, nonce: UnsafeRawBufferPointer(rebasing: $0[..<Self.nonceBytes]))
+                    })
+            }
+            Self.known.withLock { known in
+                if known.count >= Self.knownMax { known = [:] }
+                known[name] = ids
+            }
+            return ids
         }
-        return ids
     }
+
+    private struct Generation: Hashable {
+        var user: UserID
+        var key: [UInt8]
+        var number: Int
+    }
+
+    /// Of a process's replicas; some 33 KiB each.
+    private static let known = Monitor<[Generation: Set<ReplicaID>]>([:])
+    private static let knownMax = 128
 }

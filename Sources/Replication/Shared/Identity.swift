@@ -1,4 +1,3 @@
-internal import Crypto
 public import EventLog
 
 /// Whom a token speaks for.
@@ -32,7 +31,24 @@ public struct AuthenticationFailure: Error, Hashable, Sendable {
 /// Replicas' ids, which nobody can take who is not their user.
 package enum Replicas {
     /// The first 16 bytes of SHA-256("convstore replica" ‖ user ‖ nonce).
-    package static func id(user: UserID, nonce: [UInt8]) -> ReplicaID {
-        ReplicaID(bytes: Array(SHA256.hash(data: Array("convstore replica".utf8) + Array(user.string.utf8) + nonce)).prefix(16))!
+    package static func id(user: UserID, nonce: [UInt8]) -> ReplicaID { nonce.withUnsafeBytes { id(start: start(of: user), nonce: $0) } }
+
+    /// What is hashed for all ids of a user.
+    static func start(of user: UserID) -> [UInt8] { Array("convstore replica".utf8) + user.string.utf8 }
+
+    static func id(start: [UInt8], nonce: UnsafeRawBufferPointer) -> ReplicaID {
+        SHA256Hasher.hash(start, nonce).withUnsafeBytes { hash in
+            ReplicaID(
+                high: UInt64(bigEndian: hash.loadUnaligned(as: UInt64.self)), low: UInt64(bigEndian: hash.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
+        }
+    }
+}
+
+extension SHA256Hasher {
+    static func hash(_ start: [UInt8], _ rest: UnsafeRawBufferPointer) -> Hash256 {
+        var hasher = SHA256Hasher()
+        start.withUnsafeBytes { hasher.update($0) }
+        hasher.update(rest)
+        return hasher.finalize()
     }
 }
