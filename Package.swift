@@ -54,7 +54,7 @@ let package = Package(
         .target(name: "ConversationStore", dependencies: ["EventLog", "Projections"], swiftSettings: strict),
         .target(
             name: "Replication",
-            dependencies: ["ConversationStore", "EventLog", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: ["ConversationStore", "EventLog"],
             swiftSettings: strict
         ),
         .target(

@@ -216,6 +216,12 @@ extension OutboxOrderTests {
         preference.isElsewhere = false
         let begun = [entry(3, .preferenceSet(key: "mute", value: "2"), hlc: 5, of: before), entry(1, creation.event.content, hlc: 1, of: before, .pending)]
         #expect(try await clocks(begun, and: [preference]) == [5, 1, 2])
+        let early = [entry(9, .preferenceSet(key: "mute", value: "3"), hlc: 2, of: present, .pending), entry(2, Self.text(two), hlc: 3, of: present)]
+        #expect(try await clocks(early, and: [creation]) == [9, 2, 3])
+        // Nor does what its lane sent before it keep it behind what needs it.
+        let three = MessageID.random(), speaks = entry(1, .messageEdited(message: three, text: "other"), hlc: 5, of: present)
+        let behind = [speaks, entry(1, Self.text(two), hlc: 2, of: before)]
+        #expect(try await clocks(behind, and: [entry(2, Self.text(three), hlc: 4, of: before)]) == [4, 5, 2])
         // What the hub has as something else is there.
         let taken = entry(2, Self.text(one), hlc: 1, of: present, .failed(code: RefusalCode.messageConflict.rawValue, detail: ""))
         #expect(try await clocks([taken], and: [entry(1, edit, hlc: 2, of: before)]) == [2, 1])

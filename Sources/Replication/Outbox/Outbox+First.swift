@@ -116,9 +116,9 @@ private struct Places {
             if entry.state == .sent { lanes[Lane(log, entry.origin.replica), default: Order()].add(entry.origin.counter, place) }
             // What is an offer itself was before what its old lane sent behind it.
             if let former = entry.former { formerLanes[Lane(log, former.replica), default: Order()].add(former.counter, place) }
+            needs.add(entry, place)
             // Of preferences it is the clocks that count, not the order.
             guard case .conversation = log else { continue }
-            needs.add(entry, place)
             if entry.isFailed { continue }
             if entry.state == .sent { sent[log, default: Order()].add(entry.origin.hlc.rawValue, place) }
             if entry.isAccepted || entry.former != nil { had[log, default: Order()].add(entry.origin.hlc.rawValue, place) }
@@ -146,9 +146,11 @@ private struct Places {
         let behind = max(ofLog[conversation] ?? 0, ofLog[event.log] ?? 0)
         // What goes as it was sent cannot go behind what its lane sent after it.
         let most = min(needs.place(beforeWhatNeeds: event.event), isAgain ? lane?.place(beforeAllAfter: counter) ?? .max : .max)
-        let place = max(ofLane, min(max(min(made, followed), behind), most))
+        // What goes under another id need not stay behind its lane where something needs it before.
+        let least = isAgain ? ofLane : min(ofLane, most)
+        let place = max(least, min(max(ofLane, min(made, followed), behind), most))
         ofLog[event.log] = max(behind, place)
-        given.append(Given(event: event, isAgain: isAgain, least: ofLane, most: most, place: place))
+        given.append(Given(event: event, isAgain: isAgain, least: least, most: most, place: place))
     }
 
     /// What is of an event's log and comes after it goes behind so many entries, too.

@@ -35,7 +35,7 @@ struct IdentityFamily {
     /// The first 16 bytes of SHA-256(start ‖ be64 branch) are the nonce.
     private static func nonce(start: [UInt8], _ branch: UInt64) -> Hash256 { withUnsafeBytes(of: branch.bigEndian) { SHA256Hasher.hash(start, $0) } }
 
-    /// The ids that copies of this replica may have taken, by generations. They are many, some milliseconds: those that were asked for last are kept.
+    /// The ids that copies of this replica may have taken, by generations. They are many, some milliseconds: a process keeps those that it made.
     func ids() -> [Set<ReplicaID>] {
         let ofUser = Replicas.start(of: user)
         return (max(1, generation - Self.reach + 1)...generation + Self.reach).map { number in
@@ -63,7 +63,7 @@ struct IdentityFamily {
         var number: Int
     }
 
-    /// Of a process's replicas; some 33 KiB each.
+    /// Some 33 KiB each. When there are so many, they are made anew.
     private static let known = Monitor<[Generation: Set<ReplicaID>]>([:])
     private static let knownMax = 128
 }
