@@ -211,6 +211,8 @@ private struct Needs {
     /// How many entries come before the first that needs it.
     private var firstNeeding: [Name: Int] = [:]
     private var firstIn: [ConversationID: Int] = [:]
+    /// Of which an entry speaks.
+    private var begun: Set<ConversationID> = []
     /// The pieces of a streamed answer, and its end.
     private var streams: [Name: Order] = [:]
     /// Behind how many entries the last piece goes that is to be placed.
@@ -218,6 +220,9 @@ private struct Needs {
 
     mutating func add(_ entry: OutboxEntry, _ place: Int) {
         let event = entry.event
+        // What is made anew behind what was said in it was there.
+        if case .conversationCreated = event.content, begun.contains(event.conversation) { return }
+        if case .conversation = event.log { begun.insert(event.conversation) }
         if !entry.isTaken { made(event, Maker(place: place, isFailed: entry.isFailed)) }
         for message in entry.event.neededMessages {
             let name = Name(conversation: event.conversation, message: message)
