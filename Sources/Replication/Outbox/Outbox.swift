@@ -25,35 +25,22 @@ final class Outbox {
     var isEmpty: Bool { table.isEmpty }
 
     convenience init(_ side: SideStore, identity: ReplicaIdentity) throws {
-        self.init(side, try side.read { try Self.entries(in: $0) }, identity: identity)
+        let (entries, lastID) = try side.read { (try Self.entries(in: $0), try Self.lastID(in: $0)) }
+        self.init(side, entries, lastID: lastID, identity: identity)
     }
 
-    static func entries(in transaction: borrowing SideStore.Reading) throws -> [OutboxEntry] {
-        var found: [OutboxEntry] = []
-        try transaction.forEach(SyncTables.outbox, from: []) { key, value in
-            found.append(try value.withUnsafeBytes { try OutboxEntry(id: Self.id(key), decoding: $0) })
-            return true
-        }
-        return found
-    }
-
-    /// - Parameter entries: what the side store has.
-    init(_ side: SideStore, _ entries: [OutboxEntry], identity: ReplicaIdentity) {
+    /// - Parameters:
+    ///   - entries: what the side store has.
+    ///   - lastID: the greatest id that one had, there or not: a number that somebody was shown names no other entry, ever.
+    init(_ side: SideStore, _ entries: [OutboxEntry], lastID: UInt64 = 0, identity: ReplicaIdentity) {
         self.side = side
         self.identity = identity
         var found = entries
         if PlantedBug.loseOutbox.isPlanted { found = [] }
         for entry in found { table.put(entry) }
-        nextID = (found.last?.id ?? 0) + 1
+        nextID = max(found.last?.id ?? 0, lastID) + 1
         sendAgain()
         settleWaiting(table.conversations)
-    }
-
-    static func key(_ id: UInt64) -> [UInt8] { withUnsafeBytes(of: id.bigEndian) { Array($0) } }
-
-    static func id(_ key: [UInt8]) throws -> UInt64 {
-        guard key.count == 8 else { throw CodecError(.badValue) }
-        return key.reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     // Making.
@@ -88,6 +75,7 @@ final class Outbox {
             try write(&transaction)
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in all { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            try keepLastID(all, &transaction)
         }
         take(all)
     }
@@ -369,6 +357,7 @@ final class Outbox {
         try side.write { transaction in
             for entry in old { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
             for entry in new { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
+            try keepLastID(new, &transaction)
         }
         nextID += UInt64(new.count)
         settled.failed += orphans.count
@@ -408,7 +397,7 @@ final class Outbox {
 
     // Keeping.
 
-    /// - Parameter writesClock: the last of these has a time that was not given before.
+    /// - Parameter writesClock: the last of these has a time that was not given before, and maybe an id.
     private func replace(_ changed: [OutboxEntry], writesClock: Bool = false) throws {
         if changed.isEmpty { return }
         try side.write { transaction in
@@ -416,6 +405,7 @@ final class Outbox {
             guard writesClock else { return }
             let clock = withUnsafeBytes(of: changed.last!.origin.hlc.rawValue.bigEndian) { Array($0) }
             try transaction.put(SyncTables.state, ReplicaState.Key.clock, clock)
+            try keepLastID(changed, &transaction)
         }
         // Lists of ids mostly grow and shrink at their ends.
         for entry in changed[0].state == .pending ? changed : changed.reversed() { table.put(entry) }

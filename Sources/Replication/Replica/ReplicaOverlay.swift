@@ -25,7 +25,8 @@ public struct ReplicaOverlay {
             let nonce = try transaction.get(SyncTables.state, ReplicaState.Key.nonce) ?? [UInt8](repeating: 0, count: 16)
             let identity = ReplicaIdentity(user: user, nonce: nonce)
             return (
-                Outbox(side, try Outbox.entries(in: transaction), identity: identity), try Previews(side, transaction),
+                Outbox(side, try Outbox.entries(in: transaction), lastID: try Outbox.lastID(in: transaction), identity: identity),
+                try Previews(side, transaction),
                 try Suspects(transaction, Identities.own(transaction, identity), withOffers: false), try Lost.read(transaction, in: SyncTables.offers)
             )
         }

@@ -28,6 +28,8 @@ enum ReplicaState {
         static let unread = Array("unread".utf8)
         /// The last time that an own event was given.
         static let clock = Array("clock".utf8)
+        /// The greatest number that an entry of the outbox was given.
+        static let outboxID = Array("outbox-id".utf8)
         /// This store's own last position when the cursor was given: what came since lies behind it.
         static let place = Array("place".utf8)
         /// The ids that this replica had before, 16 bytes each.
