@@ -60,6 +60,8 @@ package enum PlantedBug: String, CaseIterable, Sendable {
     case forgetPart
     /// What was set aside and lies in a hole when all else was compared is not told.
     case leaveDoubt
+    /// An own write is not made later than what is shown of a log that is not held.
+    case forgetShown
 
     /// The one that is planted, within a simulation.
     @TaskLocal package static var current: PlantedBug?

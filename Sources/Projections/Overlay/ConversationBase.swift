@@ -19,6 +19,11 @@ struct ConversationBase: Sendable {
     private let last: MessageRow?
 
     var seq: Seq { row.seq }
+    /// The greatest time with which last-write-wins compares a later write of what it tells.
+    var clock: HLC {
+        let stamps = [row.title.stamp, last?.rare?.edit] + row.attributes.map(\.value.stamp)
+        return HLC(rawValue: stamps.reduce(row.order.rawValue) { max($0, $1?.time ?? 0) })
+    }
     /// Pages that count and are not to be shown.
     var pages: UInt64 { row.pages }
 

@@ -42,6 +42,9 @@ package struct Preview: Sendable {
 
     var lastSeq: Seq { baseSeq + Seq(events.count) }
 
+    /// What is written later than this wins over all that it shows (DESIGN.md, section 8).
+    package var clock: HLC { max(start?.clock ?? HLC(rawValue: 0), events.last?.hlc ?? HLC(rawValue: 0)) }
+
     /// Who takes part behind its last event. Ascending.
     package var participants: [UserID] {
         var people = Set(start?.row.participants ?? [])

@@ -24,6 +24,8 @@ struct Previews {
     private var told: [ConversationID: [RecordedEvent]] = [:]
     /// Whether heads vouch for all of it. What came without one, from whomever, must not be held against the next hub.
     private(set) var areVouched: Bool
+    /// What is written later than this wins over all that was shown of them.
+    private(set) var clock = HLC(rawValue: 0)
 
     init(_ side: SideStore) throws { self = try side.read { try Self(side, $0) } }
 
@@ -49,7 +51,10 @@ struct Previews {
             try found[id]!.shown.append(events)
         }
         parts = found
+        for part in parts.values { pass(part) }
     }
+
+    private mutating func pass(_ part: Part) { if !PlantedBug.forgetShown.isPlanted { clock = max(clock, part.shown.clock) } }
 
     func holes(behind lastSeq: (LogID) -> Seq) -> [(log: LogID, seqs: ClosedRange<Seq>)] {
         parts.compactMap { id, part in
@@ -283,6 +288,7 @@ struct Previews {
         try write(part, id)
         parts[id] = part
         (fresh[id], bridges[id]) = (nil, nil)
+        pass(part)
         store.setPreview(part.shown, of: id)
     }
 
@@ -331,6 +337,7 @@ struct Previews {
             for event in new { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         isKept = true
+        pass(part)
         store.extendPreview(by: new, of: id)
     }
 

@@ -152,7 +152,7 @@ public final class Replica: Sendable {
             let (outbox, isOffering) = try Self.outbox(side, identity, options)
             state = Monitor(try Self.state(facts, outbox, side, store.log))
             try state.withLock { state in
-                state.lastHLC = beginClock(behind: [facts.clock, state.outbox.table.lastTime])
+                state.lastHLC = beginClock(behind: facts.clock, state)
                 try takeUp(&state, isOffering: isOffering)
             }
         } catch {
@@ -314,7 +314,7 @@ public final class Replica: Sendable {
             var made: [(event: Event, hlc: HLC)] = []
             var hlc = state.lastHLC
             for event in events {
-                hlc = nextHLC(after: hlc)
+                hlc = nextHLC(after: hlc, state)
                 made.append((event, hlc))
             }
             let entries = try state.outbox.add(made)
@@ -377,32 +377,15 @@ public final class Replica: Sendable {
     /// It is another event from then on, of this time; with the text that it had it stays the same.
     public func edit(_ id: UInt64, text: String) throws {
         try state.withLock { state in
-            var hlc = nextHLC(after: state.lastHLC)
+            var hlc = nextHLC(after: state.lastHLC, state)
             let touched = try state.outbox.edit(id, text: text) { old in
-                if hlc == old { hlc = nextHLC(after: hlc) }
+                if hlc == old { hlc = nextHLC(after: hlc, state) }
                 return hlc
             }
             state.lastHLC = hlc
             show(touched, state)
         }
     }
-
-    /// Behind which time the first own event of this opening is made, so that none has a time that one had before, however far the wall clock is behind: by that a
-    /// repeat is told from another event that says the same.
-    ///
-    /// - Parameter given: the last times that were given, as far as is known. One far in the future was a wrong clock's.
-    private func beginClock(behind given: [HLC]) -> HLC {
-        let clock = store.log.clock
-        let now = max(clock.milliseconds, options.execution.now().wallMilliseconds)
-        let behind = given.reduce(clock) { $1.milliseconds > now + Self.clockLeadMax ? $0 : max($0, $1) }
-        // A copy of this replica does not know what was given since it was made.
-        return behind.rawValue < .max >> 1 ? HLC(rawValue: behind.rawValue + options.execution.random() & 0x7FFF) : behind
-    }
-
-    /// Milliseconds.
-    private static let clockLeadMax: UInt64 = 3_600_000
-
-    private func nextHLC(after last: HLC) -> HLC { max(last, store.log.clock).next(wallMilliseconds: options.execution.now().wallMilliseconds) }
 
     private func change(_ body: (Outbox) throws -> (count: Int, touched: Set<ConversationID>)) throws -> Int {
         try state.withLock { state in

@@ -4,12 +4,30 @@ internal import Replication
 /// What a device's application does with its replica.
 extension DeviceNode {
     func take(_ events: [Event], _ replica: Replica) throws {
+        let shown = try clockShown(of: events, replica)
         let entries = try replica.append(events)
         // A crash under the call: it did not return to the application.
         if disk.hasCrashed { return }
+        for entry in entries {
+            guard let before = shown[entry.event.conversation], entry.origin.hlc <= before else { continue }
+            throw SimulationFailure("\(name): \(entry) was made at \(entry.origin.hlc), when it showed what was written at \(before)")
+        }
         let base = events.first.flatMap { simulation.isTaken($0) ? $0 : nil }
         promises += entries.map { Promise(event: $0.event, refusedBase: $0.event == base ? nil : base) }
         connection?.outboxChanged()
+    }
+
+    /// Behind what last-write-wins puts all that is shown of the conversations of some events.
+    private func clockShown(of events: [Event], _ replica: Replica) throws -> [ConversationID: HLC] {
+        var result: [ConversationID: HLC] = [:]
+        let parts = replica.parts, pending = replica.outbox.filter { !$0.isFailed && !$0.isAccepted }
+        for id in Set(events.map(\.conversation)) {
+            let log = LogID.conversation(id)
+            let held = try replica.store.log.event(in: log, at: replica.store.log.lastSeq(of: log))?.hlc
+            let own = pending.filter { $0.event.conversation == id }.map(\.origin.hlc)
+            result[id] = (own + [held, parts.first { $0.log == log }?.events.last?.hlc].compactMap { $0 }).max()
+        }
+        return result
     }
 
     func discardSome(_ replica: Replica) throws {

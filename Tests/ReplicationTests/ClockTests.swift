@@ -1,0 +1,110 @@
+import ConversationStore
+import Foundation
+@testable import Replication
+import StoreTesting
+import Testing
+
+/// What is written later wins over what its device showed by then, whatever its clock says.
+@Suite struct ClockTests {
+    /// A replica whose wall clock stands at a moment.
+    private func open(_ path: String, at milliseconds: UInt64) throws -> Replica {
+        var options = ReplicaOptions()
+        options.execution.now = { Instant(wallMilliseconds: milliseconds, monotonicMilliseconds: 0) }
+        return try Replica.open(at: path, user: ada, options: options)
+    }
+
+    private static let longAgo: UInt64 = 1_000_000_000_000, farAhead: UInt64 = 4_000_000_000_000
+
+    private func sync(_ device: Replica, _ scope: Scope, _ world: World) async throws {
+        let session = world.follow(device, scope: scope)
+        try await eventually { session.isSettled || session.end != nil }
+        if let end = session.end { Issue.record("the session ended: \(end)") }
+        session.connection.end()
+        try await eventually { session.end != nil }
+    }
+
+    @Test("a clock that is behind writes over what is shown of a conversation that is not held whole", arguments: [0, 1, 2], [false, true])
+    func behindPart(_ kind: Int, _ isReopened: Bool) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: kind == 1 ? [] : [ada])
+            let id = MessageID.random()
+            _ = try await world.hubStore.append(message("before", in: chat, by: bob))
+            if kind == 1 {
+                let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+                _ = try await world.hubStore.append(
+                    Event(conversation: chat, author: bob, content: .conversationUpdated(title: nil, attributes: [attribute])))
+                _ = try await world.hubStore.append(Event(conversation: chat, author: bob, content: .participantJoined(ada)))
+            }
+            for event in [
+                message("first", in: chat, by: ada, id: id),
+                Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "seen")),
+                Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: true)),
+                Event(conversation: chat, author: bob, content: .conversationUpdated(title: "seen", attributes: [])),
+            ] { _ = try await world.hubStore.append(event) }
+            // All of it, what is for who came later, one message, or what tells of none.
+            let scope = [Scope.newest(conversations: 1, messages: 1), .mine, .newest(conversations: 1, messages: 0)][kind]
+            let path = world.directory + "/behind"
+            var device = try open(path, at: Self.longAgo)
+            try await sync(device, scope, world)
+            #expect(device.parts.map(\.log) == [.conversation(chat)])
+            if isReopened {
+                try device.close()
+                device = try open(path, at: Self.longAgo)
+            }
+            let isShown = kind < 2
+            if isShown { #expect(try device.store.timeline(of: chat)?.messages.last?.text == "seen") }
+            try device.append(Event(conversation: chat, author: ada, content: .conversationUpdated(title: "later", attributes: [])))
+            if isShown {
+                try device.append([
+                    Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "later")),
+                    Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: false)),
+                ])
+                #expect(try device.store.timeline(of: chat)?.messages.last?.text == "later")
+            }
+            try await sync(device, scope, world)
+            #expect(device.outbox.isEmpty)
+            for store in [world.hubStore, device.store] {
+                #expect(try store.lobbyRow(of: chat, for: ada)?.title == "later")
+                guard isShown else { continue }
+                #expect(try store.timeline(of: chat)?.messages.last?.text == "later")
+                #expect(try store.timeline(of: chat)?.messages.last?.reactions.isEmpty == true)
+            }
+            try device.close()
+        }
+    }
+
+    @Test("what waits with a time far ahead is written over by what its device makes later, when its clock was set right or is behind", arguments: [0, 1])
+    func behindPending(_ kind: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("first", in: chat, by: ada, id: id))
+            let path = world.directory + "/ahead", now = UInt64(Date().timeIntervalSince1970 * 1000)
+            var device = try open(path, at: now)
+            try await world.sync(device)
+            try device.close()
+            device = try open(path, at: Self.farAhead)
+            try device.append([
+                Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "ahead")),
+                Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: true)),
+            ])
+            try device.close()
+            device = try open(path, at: [now, Self.longAgo][kind])
+            try device.append([
+                Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "later")),
+                Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: false)),
+            ])
+            func check(_ store: ConversationStore) throws {
+                let message = try store.timeline(of: chat)?.messages.last
+                #expect(message?.text == "later" && message?.reactions.isEmpty == true)
+            }
+            try check(device.store)
+            try await world.sync(device)
+            try check(world.hubStore)
+            try device.close()
+            // What was accepted is the hub's: the clock is that of the wall again.
+            device = try open(path, at: now)
+            #expect(try device.append(message("next", in: chat, by: ada)).origin.hlc < HLC(milliseconds: now + 3_600_000))
+            try device.close()
+        }
+    }
+}
