@@ -180,4 +180,29 @@ import Testing
             try await world.sync(device)
         }
     }
+
+    @Test("One that a device names is not sent to it again; the next one is, and a device that named none takes no such word", arguments: [0, 1, 2])
+    func kept(_ kind: Int) async throws {
+        try await withWorld { world in
+            try await grow(world, 8)
+            let device = try world.device(ada)
+            if kind > 0 { try await world.sync(device) }
+            if kind == 2 { try await grow(world, 2) }
+            let welcomes = Monitor<[Welcome]>([])
+            let between = Between(world.hub, device) { frame in
+                guard case .welcome(var welcome) = frame else { return frame }
+                welcomes.withLock { $0.append(welcome) }
+                if kind == 0 { (welcome.checkpoint, welcome.checkpointKey, welcome.isCheckpointKept) = ("", "", true) }
+                return .welcome(welcome)
+            }
+            try await eventually { between.failure != nil || welcomes.withLock { !$0.isEmpty } && device.isVouched && kind > 0 }
+            #expect(between.failure == (kind == 0 ? .badPeer : nil))
+            let welcome = try #require(welcomes.withLock { $0.first })
+            #expect(welcome.isCheckpointKept == (kind == 1))
+            #expect(welcome.checkpoint.isEmpty == (kind == 1) && welcome.checkpointKey.isEmpty == (kind == 1))
+            between.end()
+            try await world.sync(device)
+            try expectSame(world, device)
+        }
+    }
 }

@@ -24,6 +24,8 @@ public struct TokenKeys: Sendable {
 
     private var single: Key?
     private var byName: [String: Key] = [:]
+    /// Those of a set that have no name.
+    private var unnamed: [Key] = []
 
     /// One key: a public key in PEM, or a secret for HS256, which is the file's bytes without the newline at their end, or what follows `base64:`.
     public static func file(_ path: String) async throws(HubServerError) -> TokenKeys { try await key(read(path), path) }
@@ -35,7 +37,8 @@ public struct TokenKeys: Sendable {
         return keys
     }
 
-    /// A set of public keys (JWKS, RFC 7517). A token names its key by `kid`; it may leave it out if the set has only one.
+    /// A set of public keys (JWKS, RFC 7517). A token names its key by `kid`; it may leave it out if the set has only one for its algorithm, and a set whose keys
+    /// have no names is searched by the algorithm.
     public static func set(_ path: String) async throws(HubServerError) -> TokenKeys { try await set(read(path), path) }
 
     static func set(_ bytes: [UInt8], _ path: String) async throws(HubServerError) -> TokenKeys {
@@ -45,29 +48,40 @@ public struct TokenKeys: Sendable {
         var keys = TokenKeys()
         for entry in file.keys {
             guard let jwk = entry.key, entry.use ?? "sig" == "sig", jwk.privateExponent == nil, let key = await key(jwk) else { continue }
-            let name = jwk.keyIdentifier?.string ?? ""
+            guard let name = jwk.keyIdentifier?.string else {
+                guard !keys.unnamed.contains(where: { !Set($0.algorithms.keys).isDisjoint(with: key.algorithms.keys) }) else {
+                    throw HubServerError(.invalidTokenKey, "\(path) has two keys for one algorithm that have no kid")
+                }
+                keys.unnamed.append(key)
+                continue
+            }
             guard keys.byName.updateValue(key, forKey: name) == nil else {
                 throw HubServerError(.invalidTokenKey, "\(path) has two keys with one kid")
             }
         }
-        guard !keys.byName.isEmpty else {
+        guard !keys.byName.isEmpty || !keys.unnamed.isEmpty else {
             throw HubServerError(.invalidTokenKey, "\(path) holds no public key for ES256, EdDSA, RS256 or PS256")
         }
-        if keys.byName.count == 1 { keys.single = keys.byName.values.first }
         return keys
     }
 
     func key(for header: TokenHeader) throws(TokenVerifier.Flaw) -> Choice {
         let key: Key
-        if byName.isEmpty || header.kid == nil {
-            guard let single else { throw .unnamedKey }
-            key = single
-        } else {
-            guard let named = byName[header.kid!] else { throw .unknownKey }
-            key = named
-        }
+        if let single { key = single } else { key = try self.key(in: header) }
         guard Self.known.contains(header.alg), let algorithm = key.algorithms[header.alg] else { throw .algorithm }
         return Choice(algorithm: algorithm)
+    }
+
+    private func key(in header: TokenHeader) throws(TokenVerifier.Flaw) -> Key {
+        if let name = header.kid, !byName.isEmpty {
+            guard let named = byName[name] else { throw .unknownKey }
+            return named
+        }
+        let all = unnamed + byName.values
+        if all.count == 1 { return all[0] }
+        let fitting = all.filter { $0.algorithms[header.alg] != nil }
+        guard fitting.count == 1 else { throw .unnamedKey }
+        return fitting[0]
     }
 
     private struct SetFile: Decodable {

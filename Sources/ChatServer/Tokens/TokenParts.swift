@@ -16,7 +16,11 @@ struct TokenHeader: Decodable {
     init(_ bytes: [UInt8]) throws(TokenVerifier.Flaw) {
         guard MemberNames.areUnique(in: bytes), let header = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { throw .malformed }
         guard header.crit == nil, header.jku == nil, header.jwk == nil, header.x5u == nil, header.x5c == nil else { throw .header }
-        if let type = header.typ?.lowercased(), type != "jwt", type != "at+jwt" { throw .header }
+        if let type = header.typ?.lowercased() {
+            // RFC 7515, 4.1.9: mostly it is left out.
+            let prefix = "application/"
+            guard ["jwt", "at+jwt"].contains(type.hasPrefix(prefix) ? String(type.dropFirst(prefix.count)) : type) else { throw .header }
+        }
         self = header
     }
 
@@ -45,7 +49,8 @@ struct TokenClaims: Decodable {
     init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         sub = try values.decodeIfPresent(String.self, forKey: .sub)
-        iss = try values.decodeIfPresent(String.self, forKey: .iss)
+        // What is no text is no issuer that could be asked for.
+        iss = try? values.decodeIfPresent(String.self, forKey: .iss)
         exp = try values.decodeIfPresent(Double.self, forKey: .exp)
         nbf = try values.decodeIfPresent(Double.self, forKey: .nbf)
         service = try values.decodeIfPresent(Bool.self, forKey: .service) ?? false
@@ -76,20 +81,17 @@ enum MemberNames {
             case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
             case UInt8(ascii: "\""):
                 var end = at + 1
-                var isEscaped = false
                 while end < bytes.count, bytes[end] != UInt8(ascii: "\"") {
-                    if bytes[end] == UInt8(ascii: "\\") {
-                        isEscaped = true
-                        end += 1
-                    }
-                    end += 1
+                    end += bytes[end] == UInt8(ascii: "\\") ? 2 : 1
                 }
                 guard end < bytes.count else { return false }
                 var next = end + 1
                 while next < bytes.count, [0x20, 0x09, 0x0A, 0x0D].contains(bytes[next]) { next += 1 }
                 if depth == 1, next < bytes.count, bytes[next] == UInt8(ascii: ":") {
-                    // A name can be spelt in many ways with escapes, and nobody needs them.
-                    guard !isEscaped, names.insert(Array(bytes[at...end])).inserted else { return false }
+                    // A name can be spelt in many ways with escapes.
+                    guard let name = try? JSONDecoder().decode(String.self, from: Data(bytes[at...end])), names.insert(Array(name.utf8)).inserted else {
+                        return false
+                    }
                 }
                 at = end
             default: break

@@ -15,7 +15,11 @@ extension HubConnection {
             var welcome = Welcome(
                 version: min(hello.versions.upperBound, WireLimits.versions.upperBound), connection: hub.options.execution.random(),
                 store: hub.id, incarnation: hub.incarnation, time: now.wallMilliseconds, credit: 0, isGone: isGone, checkpoint: "", consistency: [])
-            if let (note, checkpoint) = signed {
+            if let checkpoint = signed?.checkpoint, !isGone, hello.takesCheckpointKept, hello.checkpointRoot == checkpoint.root,
+                hello.checkpointSize == checkpoint.size
+            {
+                welcome.isCheckpointKept = true
+            } else if let (note, checkpoint) = signed {
                 (welcome.checkpoint, welcome.checkpointKey) = (note, try hub.store.log.verifierKey())
                 if hello.checkpointSize > 0 { welcome.consistency = try hub.headsLog.consistency(from: hello.checkpointSize, to: checkpoint) }
             }

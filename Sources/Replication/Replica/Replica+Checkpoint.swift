@@ -36,6 +36,13 @@ extension Replica {
                 try transaction.delete(SyncTables.state, ReplicaState.Key.checkpointKey)
             }
         }
+        if welcome.isCheckpointKept {
+            // It says of itself what it signed: of the key a note tells that grew.
+            guard old != nil, !welcome.isGone, welcome.checkpoint.isEmpty else {
+                throw ReplicaError(.badPeer, "the hub's checkpoint is one that was not named")
+            }
+            return nil
+        }
         guard !welcome.checkpoint.isEmpty else {
             guard let old else { return nil }
             if !welcome.isGone { throw try forked("the hub shows no checkpoint any more, though it had signed one", welcome) }

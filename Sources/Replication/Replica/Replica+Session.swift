@@ -82,7 +82,7 @@ extension Replica {
                 scope: scope, credit: ReplicaSession.window, pushed: pushed, checkpointSize: checkpoint?.size ?? 0, checkpointRoot: checkpoint?.root,
                 wantsFirstScreen: isEmpty && scope != .everything, newest: newest, sendsAgain: true,
                 takesProgress: !scope.isOfParts, progress: progress, messageBytes: UInt64(messageBytes ?? 0),
-                takesUnreadable: true)
+                takesUnreadable: true, takesCheckpointKept: true)
         }
     }
 

@@ -95,6 +95,8 @@ package struct Hello: Hashable, Sendable {
     package var messageBytes: UInt64 = 0
     /// Wants to be told of what the hub cannot read, and to have all else.
     package var takesUnreadable = false
+    /// Need not be sent again the checkpoint that it names.
+    package var takesCheckpointKept = false
 }
 
 /// An event that a replica has from its hub, as far as it takes to tell whether the hub has it too.
@@ -140,6 +142,8 @@ package struct Welcome: Hashable, Sendable {
     package var consistency: [Hash256]
     /// The key that signed it, as C2SP writes it; a replica keeps the first.
     package var checkpointKey = ""
+    /// In its place: it is the one that HELLO named.
+    package var isCheckpointKept = false
 }
 
 /// An event on its way to the hub, without what the hub decides.

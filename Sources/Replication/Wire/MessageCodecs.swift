@@ -102,6 +102,7 @@ extension Hello {
         if let progress { out.put(message: 17) { progress.encode(into: &$0) } }
         out.put(number: 18, messageBytes)
         out.put(number: 19, takesUnreadable ? 1 : 0)
+        out.put(number: 20, takesCheckpointKept ? 1 : 0)
     }
 
     init(_ fields: Fields) throws {
@@ -131,6 +132,7 @@ extension Hello {
         progress = fields.has(17) ? try PartialCursor(fields.message(17)) : nil
         messageBytes = fields.number(18)
         takesUnreadable = fields.number(19) != 0
+        takesCheckpointKept = fields.number(20) != 0
     }
 }
 
@@ -146,6 +148,7 @@ extension Welcome {
         out.put(text: 8, checkpoint)
         for hash in consistency { out.put(bytes: 9, hash.bytes) }
         out.put(text: 10, checkpointKey)
+        out.put(number: 11, isCheckpointKept ? 1 : 0)
     }
 
     init(_ fields: Fields) throws {
@@ -158,6 +161,7 @@ extension Welcome {
         isGone = fields.number(7) != 0
         checkpoint = try fields.text(8)
         checkpointKey = try fields.text(10)
+        isCheckpointKept = fields.number(11) != 0
         consistency = try fields.all(9).map { bytes in
             guard let hash = Hash256(bytes: bytes) else { throw CodecError(.badValue) }
             return hash

@@ -83,6 +83,7 @@ public final class SyncRun: Sendable {
     private let happenings: AsyncStream<Happening>
     let continuation: AsyncStream<Happening>.Continuation
     private let current = Monitor<Replica?>(nil)
+    private let connecting = Connecting()
 
     /// - Parameters:
     ///   - open: opens the replica; again, after it had to set itself right.
@@ -104,7 +105,10 @@ public final class SyncRun: Sendable {
     }
 
     /// Ends a run that follows. Safe from any thread.
-    public func stop() { continuation.yield(.stop) }
+    public func stop() {
+        connecting.stop()
+        continuation.yield(.stop)
+    }
 
     /// Something was written into the replica: it is sent at once, if there is a connection, and not within a second. Safe from any thread.
     public func outboxChanged() { continuation.yield(.outbox) }
@@ -208,13 +212,15 @@ public final class SyncRun: Sendable {
         _ report: inout Report, _ make: (_ send: @escaping @Sendable ([UInt8]) -> Void, _ close: @escaping @Sendable (Bye) -> Void) -> Connection
     ) async throws -> (Connection, Wire) {
         let wire = Wire()
-        let client = try await WebSocketClient.connect(
-            to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
-            onMessage: { message in
-                wire.received(message.count)
-                wire.connection?.receive(message, mayWait: true)
-            },
-            onClose: { _, _ in wire.connection?.disconnected() })
+        let client = try await connecting.client { [options] in
+            try await WebSocketClient.connect(
+                to: options.url, maxMessageBytes: WireLimits.messageBytesMax, options: options.client,
+                onMessage: { message in
+                    wire.received(message.count)
+                    wire.connection?.receive(message, mayWait: true)
+                },
+                onClose: { _, _ in wire.connection?.disconnected() })
+        }
         report.connections += 1
         let connection = make(
             { message in

@@ -37,6 +37,7 @@ struct Serve: ParsableCommand {
     var abandonedAfter = 60
     @Option(help: ArgumentHelp("Sign the heads of all conversations so often; 0: only when `audit checkpoint` is told to.", valueName: "seconds"))
     var checkpointEvery = 3600
+    private static let firstCheckpointSeconds = 60
     @Option(help: ArgumentHelp("trace, debug, info, notice, warning, error or critical.", valueName: "level"))
     var logLevel = "info"
 
@@ -106,7 +107,12 @@ struct Serve: ParsableCommand {
     private func sign(_ log: EventStore, _ logger: Logger) -> Task<Void, Never> {
         let seconds = checkpointEvery
         return Task {
-            while seconds > 0, (try? await Task.sleep(for: .seconds(seconds))) != nil {
+            // One that is begun again and again, each time before that is over, would never sign.
+            var wait = min(seconds, Self.firstCheckpointSeconds)
+            while seconds > 0, (try? await Task.sleep(for: .seconds(wait))) != nil {
+                wait = seconds
+                // It would hold it to nothing.
+                if log.lastPosition == 0 { continue }
                 do { _ = try log.makeCheckpoint() } catch { logger.error("no checkpoint could be made", metadata: ["error": "\(error)"]) }
             }
         }

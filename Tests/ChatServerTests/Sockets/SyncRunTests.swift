@@ -53,6 +53,36 @@ import Testing
         try store.close()
     }
 
+    @Test("A run that is told to stop does not wait for a server that takes it and says nothing") func stopsWhileItConnects() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("convstore-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let silent = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(silent) }
+        var address = sockaddr_in(), size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        (address.sin_family, address.sin_addr.s_addr) = (sa_family_t(AF_INET), INADDR_LOOPBACK.bigEndian)
+        try withUnsafeMutablePointer(to: &address) { address in
+            try address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                try #require(bind(silent, address, size) == 0 && listen(silent, 8) == 0 && getsockname(silent, address, &size) == 0)
+            }
+        }
+        let isAsked = Monitor(false)
+        var options = SyncRun.Options(url: "ws://127.0.0.1:\(UInt16(bigEndian: address.sin_port))/v1/sync") {
+            isAsked.withLock { $0 = true }
+            return ""
+        }
+        (options.follows, options.client.connectTimeoutSeconds) = (true, 3600)
+        let run = SyncRun(options, open: { try Replica.open(at: path, user: UserID("ada")) }), ended = Monitor(false)
+        let task = Task {
+            defer { ended.withLock { $0 = true } }
+            return try await run.run()
+        }
+        #expect(await eventually { isAsked.withLock { $0 } })
+        try await Task.sleep(for: .milliseconds(200))
+        run.stop()
+        try #require(await eventually { ended.withLock { $0 } })
+        #expect(try await task.value.connections == 0)
+    }
+
     @Test("A hub that ends a session without a reason is understood all the same", arguments: Bye.Code.allCases) func reasons(code: Bye.Code) {
         let told = Bye(code).told
         #expect(told.contains(" ") && !told.contains("\(code)"), "\(told)")

@@ -73,6 +73,8 @@ import Testing
         let cases: [(String, TokenVerifier.Flaw?)] = [
             (Issuer.claims(), nil), (Issuer.claims(aud: "[\"other\",\"hub\"]"), nil), (Issuer.claims(exp: "1799999971"), nil),
             (Issuer.claims(nbf: "1800000029"), nil),
+            (Issuer.claims(more: ",\"https:\\/\\/us\\/role\":\"a\\\"b\",\"x\":{\"sub\":1}"), nil), (Issuer.claims(iss: "7"), .issuer),
+            (Issuer.claims(more: ",\"a\\/b\":1,\"a/b\":1"), .malformed),
             (Issuer.claims(exp: "1800000600.5"), nil), (Issuer.claims(more: ",\"more\":{\"sub\":1,\"sub\":2}"), nil),
             (Issuer.claims(exp: "1799999970"), .expired), (Issuer.claims(nbf: "1800000031"), .notYetValid), (Issuer.claims(exp: nil), .expiry),
             (Issuer.claims(exp: "null"), .expiry), (Issuer.claims(exp: "-1"), .expiry), (Issuer.claims(exp: "1e18"), .expiry),
@@ -98,6 +100,7 @@ import Testing
         #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims()))) == .audience)
         #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims(aud: "[]")))) == .audience)
         #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims(aud: nil)))) == nil)
+        #expect(flaw(verifier.verify(try issuer.token("ES256", Issuer.claims(iss: "{}", aud: nil)))) == nil)
     }
 
     @Test("Nothing in a token's header opens a way around the key") func forgeries() async throws {
@@ -127,6 +130,12 @@ import Testing
             cases.append((try issuer.token("ES256", claims, header: header), .header))
         }
         for (token, expected) in cases { #expect(flaw(verifier.verify(token)) == expected, "\(token.prefix(120))") }
+        for type in ["JWT", "at+jwt", "application/at+jwt", "Application/JWT"] {
+            #expect(flaw(verifier.verify(try issuer.token("ES256", claims, header: ",\"typ\":\"\(type)\""))) == nil, "\(type)")
+        }
+        for type in ["application/", "text/jwt", "application/application/jwt"] {
+            #expect(flaw(verifier.verify(try issuer.token("ES256", claims, header: ",\"typ\":\"\(type)\""))) == .header, "\(type)")
+        }
         // Flipping any bit of it makes another token of it, or none.
         for index in good.utf8.indices where good.utf8[index] != UInt8(ascii: ".") {
             var bytes = Array(good.utf8)
@@ -152,6 +161,25 @@ import Testing
             let path = try issuer.file(text)
             await #expect(throws: HubServerError.self) { _ = try await TokenKeys.set(path) }
         }
+    }
+
+    @Test("Keys of a set that have no kid are told apart by their algorithms") func unnamedKeys() async throws {
+        let issuer = try Issuer()
+        let ed25519 = "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"\(Issuer.encode(Array(issuer.ed25519.publicKey.rawRepresentation)))\"}"
+        func entry(_ key: P256.Signing.PrivateKey) -> String { String(Issuer.set([("a", key.publicKey)]).dropFirst(9).dropLast(2)) }
+        func p256(_ key: P256.Signing.PrivateKey) -> String { entry(key).replacing(",\"kid\":\"a\"", with: "") }
+        func set(_ keys: String...) throws -> String { try issuer.file("{\"keys\":[\(keys.joined(separator: ","))]}") }
+        let both = verifier(try await .set(set(p256(issuer.p256), ed25519)))
+        for (algorithm, header) in [("ES256", ""), ("EdDSA", ""), ("ES256", ",\"kid\":\"x\""), ("EdDSA", ",\"kid\":\"y\"")] {
+            #expect(flaw(both.verify(try issuer.token(algorithm, Issuer.claims(), header: header))) == nil, "\(algorithm)\(header)")
+        }
+        #expect(flaw(both.verify(try issuer.token("RS256", Issuer.claims()))) == .unnamedKey)
+        // Where others have names, a name that is none of theirs is that of a key to come.
+        let other = P256.Signing.PrivateKey()
+        let mixed = verifier(try await .set(set(entry(other), ed25519)))
+        #expect(flaw(mixed.verify(try issuer.token("EdDSA", Issuer.claims()))) == nil)
+        #expect(flaw(mixed.verify(try issuer.token("EdDSA", Issuer.claims(), header: ",\"kid\":\"x\""))) == .unknownKey)
+        await #expect(throws: HubServerError.self) { _ = try await TokenKeys.set(set(p256(issuer.p256), p256(other))) }
     }
 
     @Test("A file of keys that changes counts from the next look on; one that cannot be used leaves the keys as they were") func changingKeys() async throws {

@@ -127,7 +127,7 @@ struct RandomFrames {
             hello.scope = .newest(conversations: random.chance(0.9) ? random.within(0...4) : .max, messages: random.chance(0.9) ? random.within(0...30) : .max)
         default: break
         }
-        (hello.takesProgress, hello.takesUnreadable) = (random.chance(0.7), random.chance(0.7))
+        (hello.takesProgress, hello.takesUnreadable, hello.takesCheckpointKept) = (random.chance(0.7), random.chance(0.7), random.chance(0.7))
         if random.chance(0.4) { hello.progress = progress() }
         if random.chance(0.3) { hello.messageBytes = random.chance(0.3) ? random.next() : random.within(0...2000) }
         if random.chance(0.5) { hello.pushed = pushed() }
@@ -231,8 +231,10 @@ struct RandomFrames {
     mutating func welcome() -> Welcome {
         var store = cursor.store
         if random.chance(0.1) { store = StoreID(high: random.next(), low: random.next()) }
-        return Welcome(
+        var welcome = Welcome(
             version: random.chance(0.95) ? 1 : 2, connection: random.next(), store: store, incarnation: random.next(), time: random.next() >> 20,
             credit: random.chance(0.9) ? 8 << 20 : random.next(), isGone: random.chance(0.3), checkpoint: random.chance(0.8) ? "" : "forged", consistency: [])
+        welcome.isCheckpointKept = random.chance(0.1)
+        return welcome
     }
 }

@@ -58,11 +58,13 @@ enum FrameSamples {
         (full.token, full.cursor, full.pushed) = ("ey.Jh.bG", cursor, [pushed("hello", counter: 1), pushed("again", counter: 2, isFirst: false, nonce: nonce)])
         (full.checkpointSize, full.checkpointRoot) = (12, root)
         (full.wantsFirstScreen, full.credit, full.sendsAgain) = (true, WireLimits.creditMax, true)
-        (full.takesProgress, full.progress, full.takesUnreadable) = (true, progress, true)
+        (full.takesProgress, full.progress, full.takesUnreadable, full.takesCheckpointKept) = (true, progress, true, true)
         full.messageBytes = 16 << 10
         var answer = welcome
         (answer.isGone, answer.checkpoint, answer.checkpointKey) = (true, "convstore\n12\nAAAA\n\n— convstore\n", "convstore+00000000+AQ")
         (answer.consistency, answer.connection, answer.time) = ([root, Hash256(bytes: secret)!], .max, .max)
+        var kept = welcome
+        kept.isCheckpointKept = true
         let base = BaseFrame(log: .conversation(conversation), base: [1, 2, 3], seq: 50, range: secret + secret + secret, secret: secret)
         let accepted = Accepted(
             log: .conversation(conversation), replica: replica, counter: 3, seq: 71, hlc: HLC(milliseconds: 1_785_000_000_000, counter: 9), isDuplicate: false)
@@ -76,6 +78,7 @@ enum FrameSamples {
             ("HELLO for the newest", .hello(hello(scope: .newest(conversations: 20, messages: 50)))),
             ("HELLO for none of the newest", .hello(hello(scope: .newest(conversations: 0, messages: 50)))),
             ("WELCOME with what it must have", .welcome(welcome)), ("WELCOME to one that is gone, with a checkpoint", .welcome(answer)),
+            ("WELCOME to one that has the checkpoint", .welcome(kept)),
             ("PUSH of nothing", .push([])), ("PUSH of two", .push([pushed("a", counter: 1), pushed("", counter: 2, isFirst: false, nonce: nonce)])),
             ("PUSH of two, the second on the first", .push([pushed("a", counter: 300), pushed("b", counter: 301, restsOn: 300)])),
             ("PUSH of what a hub lost", .push([pushed("a", counter: 300, former: FormerOrigin(replica: replica, counter: 70))])),

@@ -270,7 +270,7 @@ extension Hello {
             ("credit", .number(credit)), ("pushed", .of(pushed.map(\.fields))), ("checkpoint_size", .number(checkpointSize)),
             ("wants_first_screen", .flag(wantsFirstScreen)), ("sends_again", .flag(sendsAgain)), ("checkpoint_root", checkpointRoot.map { .of($0.bytes) }),
             ("takes_progress", .flag(takesProgress)), ("progress", progress?.fields), ("message_bytes", .number(messageBytes)),
-            ("takes_unreadable", .flag(takesUnreadable)))
+            ("takes_unreadable", .flag(takesUnreadable)), ("takes_checkpoint_kept", .flag(takesCheckpointKept)))
     }
 }
 
@@ -279,6 +279,7 @@ extension Welcome {
         .of(
             ("version", .number(UInt64(version))), ("connection", .number(connection)), ("store", .of(store.bytes)), ("incarnation", .number(incarnation)),
             ("time", .number(time)), ("credit", .number(credit)), ("is_gone", .flag(isGone)), ("checkpoint", .text(checkpoint)),
-            ("consistency", .of(consistency.map { .of($0.bytes) })), ("checkpoint_key", .text(checkpointKey)))
+            ("consistency", .of(consistency.map { .of($0.bytes) })), ("checkpoint_key", .text(checkpointKey)),
+            ("is_checkpoint_kept", .flag(isCheckpointKept)))
     }
 }
