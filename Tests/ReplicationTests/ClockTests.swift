@@ -73,6 +73,39 @@ import Testing
         }
     }
 
+    @Test("what failed with a time far ahead, or is accepted where the scope leaves it out, is written over too", arguments: [0, 1])
+    func behindOther(_ kind: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let other = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            let path = world.directory + "/ahead", now = UInt64(Date().timeIntervalSince1970 * 1000)
+            func title(_ title: String) -> Event { Event(conversation: chat, author: ada, content: .conversationUpdated(title: title, attributes: [])) }
+            var device = try open(path, at: now)
+            try await sync(device, .mine, world)
+            try device.close()
+            device = try open(path, at: Self.farAhead)
+            let entry = try device.append(title("ahead"))
+            if kind == 0 {
+                try device.state.withLock { state in
+                    var failed = state.outbox.table[entry.id]!
+                    failed.state = .failed(code: RefusalCode.forbidden.rawValue, detail: "")
+                    try device.side.write { try $0.put(SyncTables.outbox, Outbox.key(failed.id), failed.encoded()) }
+                }
+            } else {
+                try await sync(device, .conversations([other]), world)
+                #expect(device.outbox.map(\.isAccepted) == [true])
+            }
+            try device.close()
+            device = try open(path, at: now)
+            if kind == 0 { #expect(try device.retry() == 1) }
+            try device.append(title("later"))
+            #expect(try device.store.lobbyRow(of: chat, for: ada)?.title == "later")
+            try await sync(device, .mine, world)
+            for store in [world.hubStore, device.store] { #expect(try store.lobbyRow(of: chat, for: ada)?.title == "later") }
+            try device.close()
+        }
+    }
+
     @Test("what waits with a time far ahead is written over by what its device makes later, when its clock was set right or is behind", arguments: [0, 1])
     func behindPending(_ kind: Int) async throws {
         try await withWorld { world in
@@ -89,12 +122,14 @@ import Testing
             ])
             try device.close()
             device = try open(path, at: [now, Self.longAgo][kind])
+            // What is said in it, and elsewhere, has the true time, or what comes nearest.
+            #expect(try device.append(message("said", in: chat, by: ada)).origin.hlc < HLC(milliseconds: now + 3_600_000))
             try device.append([
                 Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: "later")),
                 Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: false)),
             ])
             func check(_ store: ConversationStore) throws {
-                let message = try store.timeline(of: chat)?.messages.last
+                let message = try store.message(in: chat, id: id)
                 #expect(message?.text == "later" && message?.reactions.isEmpty == true)
             }
             try check(device.store)

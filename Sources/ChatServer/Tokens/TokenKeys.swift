@@ -14,6 +14,8 @@ public struct TokenKeys: Sendable {
     /// A key of a token's choice, with the one algorithm that both have.
     struct Choice {
         let algorithm: any JWTAlgorithm
+        /// What is wrong if the signature is not this key's.
+        var flaw = TokenVerifier.Flaw.signature
 
         func isValid(_ signature: [UInt8], of bytes: [UInt8]) -> Bool { (try? algorithm.verify(signature, signs: bytes)) ?? false }
     }
@@ -68,8 +70,10 @@ public struct TokenKeys: Sendable {
     func key(for header: TokenHeader) throws(TokenVerifier.Flaw) -> Choice {
         let key: Key
         if let single { key = single } else { key = try self.key(in: header) }
-        guard Self.known.contains(header.alg), let algorithm = key.algorithms[header.alg] else { throw .algorithm }
-        return Choice(algorithm: algorithm)
+        // It has a name, and the key has none: it may be meant for one that is still to come.
+        let isGuessed = single == nil && byName.isEmpty && header.kid != nil
+        guard Self.known.contains(header.alg), let algorithm = key.algorithms[header.alg] else { throw isGuessed ? .unknownKey : .algorithm }
+        return isGuessed ? Choice(algorithm: algorithm, flaw: .unknownKey) : Choice(algorithm: algorithm)
     }
 
     private func key(in header: TokenHeader) throws(TokenVerifier.Flaw) -> Key {
@@ -80,7 +84,7 @@ public struct TokenKeys: Sendable {
         let all = unnamed + byName.values
         if all.count == 1 { return all[0] }
         let fitting = all.filter { $0.algorithms[header.alg] != nil }
-        guard fitting.count == 1 else { throw .unnamedKey }
+        guard fitting.count == 1 else { throw header.kid == nil ? .unnamedKey : .unknownKey }
         return fitting[0]
     }
 

@@ -88,10 +88,7 @@ enum MemberNames {
                 var next = end + 1
                 while next < bytes.count, [0x20, 0x09, 0x0A, 0x0D].contains(bytes[next]) { next += 1 }
                 if depth == 1, next < bytes.count, bytes[next] == UInt8(ascii: ":") {
-                    // A name can be spelt in many ways with escapes.
-                    guard let name = try? JSONDecoder().decode(String.self, from: Data(bytes[at...end])), names.insert(Array(name.utf8)).inserted else {
-                        return false
-                    }
+                    guard let name = name(bytes[at...end]), names.insert(name).inserted else { return false }
                 }
                 at = end
             default: break
@@ -99,5 +96,11 @@ enum MemberNames {
             at += 1
         }
         return true
+    }
+
+    /// What a text in quotes says: with escapes it can be spelt in many ways.
+    private static func name(_ quoted: ArraySlice<UInt8>) -> [UInt8]? {
+        guard quoted.contains(UInt8(ascii: "\\")) else { return Array(quoted.dropFirst().dropLast()) }
+        return (try? JSONDecoder().decode(String.self, from: Data(quoted))).map { Array($0.utf8) }
     }
 }

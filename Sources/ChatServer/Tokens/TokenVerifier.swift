@@ -88,7 +88,7 @@ public struct TokenVerifier: Sendable {
             else { throw .malformed }
             let header = try TokenHeader(headerBytes)
             let key = try keys().key(for: header)
-            guard key.isValid(signature, of: Array(token.utf8.prefix(parts[0].utf8.count + 1 + parts[1].utf8.count))) else { throw .signature }
+            guard key.isValid(signature, of: Array(token.utf8.prefix(parts[0].utf8.count + 1 + parts[1].utf8.count))) else { throw key.flaw }
             // Nothing of the claims is looked at before this point.
             return .success(try identity(try TokenClaims(claimBytes)))
         } catch {

@@ -147,6 +147,7 @@ extension Outbox {
         try side.write { transaction in
             try write(&transaction)
             try outcome.write(as: identity, &transaction)
+            try keepLastID([], &transaction)
         }
         self.identity = identity
         for entry in outcome.failed + outcome.kept { table.put(entry) }

@@ -46,13 +46,15 @@ final class Outbox {
     // Making.
 
     /// Takes events in; they are durable when it returns.
-    func add(_ events: [(event: Event, hlc: HLC)]) throws -> [OutboxEntry] {
+    ///
+    /// - Parameter clock: the last time that was given, if it is not that of the last of these.
+    func add(_ events: [(event: Event, hlc: HLC)], clock: HLC? = nil) throws -> [OutboxEntry] {
         var new: [OutboxEntry] = []
         for (event, hlc) in events {
             let origin = Origin(replica: identity.replica, counter: 0, hlc: hlc)
             new.append(OutboxEntry(id: nextID + UInt64(new.count), event: event, origin: origin, nonce: identity.nonce))
         }
-        try replace(new, writesClock: true)
+        try replace(new, clock: clock ?? new.last?.origin.hlc)
         newIDs.formUnion(new.lazy.filter { !$0.event.isKnownByContent }.map(\.id))
         nextID += UInt64(new.count)
         return new.map { table[$0.id]! }
@@ -98,9 +100,10 @@ final class Outbox {
 
     /// Changes the text of a message that was not sent yet.
     ///
-    /// - Parameter hlc: a clock other than what the entry had. A hub may know the entry as it was, and have erased it: by their clocks alone the two are told
-    ///   apart then.
-    func edit(_ id: UInt64, text: String, hlc: (HLC) -> HLC) throws -> Set<ConversationID> {
+    /// - Parameters:
+    ///   - hlc: a clock other than what the entry had. A hub may know the entry as it was, and have erased it: by their clocks alone the two are told apart then.
+    ///   - clock: the last time that was given, if it is not that.
+    func edit(_ id: UInt64, text: String, hlc: HLC, clock: HLC? = nil) throws -> Set<ConversationID> {
         guard var entry = table[id], entry.state != .sent else { throw Self.isSent(id) }
         let old: String
         switch entry.event.content {
@@ -114,8 +117,8 @@ final class Outbox {
         default: throw EventLogError(.invalidArgument, "entry \(id) of the outbox has no text")
         }
         if old.utf8.elementsEqual(text.utf8) { return [] }
-        entry.origin.hlc = hlc(entry.origin.hlc)
-        try replace([entry], writesClock: true)
+        entry.origin.hlc = hlc
+        try replace([entry], clock: clock ?? hlc)
         return [entry.event.conversation]
     }
 
@@ -202,6 +205,7 @@ final class Outbox {
         }
         try side.write { transaction in
             for entry in gone { try transaction.delete(SyncTables.outbox, Self.key(entry.id)) }
+            try keepLastID([], &transaction)
             for entry in orphans { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
         }
         // The last first, as in `keep`.
@@ -397,14 +401,13 @@ final class Outbox {
 
     // Keeping.
 
-    /// - Parameter writesClock: the last of these has a time that was not given before, and maybe an id.
-    private func replace(_ changed: [OutboxEntry], writesClock: Bool = false) throws {
+    /// - Parameter clock: the last time that was given, where some of these are new.
+    private func replace(_ changed: [OutboxEntry], clock: HLC? = nil) throws {
         if changed.isEmpty { return }
         try side.write { transaction in
             for entry in changed { try transaction.put(SyncTables.outbox, Self.key(entry.id), entry.encoded()) }
-            guard writesClock else { return }
-            let clock = withUnsafeBytes(of: changed.last!.origin.hlc.rawValue.bigEndian) { Array($0) }
-            try transaction.put(SyncTables.state, ReplicaState.Key.clock, clock)
+            guard let clock else { return }
+            try transaction.put(SyncTables.state, ReplicaState.Key.clock, withUnsafeBytes(of: clock.rawValue.bigEndian) { Array($0) })
             try keepLastID(changed, &transaction)
         }
         // Lists of ids mostly grow and shrink at their ends.

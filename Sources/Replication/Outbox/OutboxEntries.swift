@@ -74,12 +74,8 @@ struct OutboxEntries {
         return (byTime[event.origin.hlc] ?? []).map { byID[$0]! }.filter { $0.event == event.event }
     }
 
-    /// The greatest clock with which one was made, and the greatest of those on whose answer their maker waits.
-    var lastTimes: (of: HLC, ofAwaited: HLC) {
-        byID.values.reduce((HLC(rawValue: 0), HLC(rawValue: 0))) { last, entry in
-            (max(last.0, entry.origin.hlc), entry.isFailed || entry.isAccepted ? last.1 : max(last.1, entry.origin.hlc))
-        }
-    }
+    /// The greatest clock with which one was made.
+    var lastTime: HLC { byID.values.reduce(HLC(rawValue: 0)) { max($0, $1.origin.hlc) } }
 
     func accepted(in log: LogID) -> [OutboxEntry] { acceptedIDs[log]?.sorted().map { byID[$0]! } ?? [] }
 

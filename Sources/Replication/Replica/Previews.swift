@@ -54,7 +54,8 @@ struct Previews {
         for part in parts.values { pass(part) }
     }
 
-    private mutating func pass(_ part: Part) { if !PlantedBug.forgetShown.isPlanted { clock = max(clock, part.shown.clock) } }
+    private mutating func pass(_ part: Part) { pass(part.shown.clock) }
+    private mutating func pass(_ time: HLC) { if !PlantedBug.forgetShown.isPlanted { clock = max(clock, time) } }
 
     func holes(behind lastSeq: (LogID) -> Seq) -> [(log: LogID, seqs: ClosedRange<Seq>)] {
         parts.compactMap { id, part in
@@ -337,7 +338,7 @@ struct Previews {
             for event in new { try transaction.put(SyncTables.previews, Self.key(id, event.seq), event.kept) }
         }
         isKept = true
-        pass(part)
+        pass(new.last!.hlc)
         store.extendPreview(by: new, of: id)
     }
 

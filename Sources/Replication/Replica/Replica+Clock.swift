@@ -1,28 +1,71 @@
 internal import ConversationStore
 
 /// The times of a replica's own events, by which last-write-wins tells which was written last (DESIGN.md, section 8).
+struct OwnClock {
+    /// The last that was given.
+    var last = HLC(rawValue: 0)
+    /// The greatest that any own event has, or had as far as is known. It is past `last` where a clock was ahead.
+    var ahead = HLC(rawValue: 0)
+}
+
 extension Replica {
-    /// Behind which time the first own event of this opening is made, so that none has a time that one had before, however far the wall clock is behind: by that a
+    /// Behind which times own events of this opening are made, so that none has a time that one had before, however far the wall clock is behind: by that a
     /// repeat is told from another event that says the same.
     ///
-    /// - Parameter given: the last time that was given, as far as is known. One far in the future was a wrong clock's: only what waits with such a time, and is
-    ///   shown, is written over by what is made later; the hub lets neither be later than its answer.
-    func beginClock(behind given: HLC, _ state: borrowing State) -> HLC {
+    /// - Parameter given: the last time that was given, as far as is known. One far in the future was a wrong clock's.
+    func beginClock(behind given: HLC, _ state: borrowing State) -> OwnClock {
         let clock = shownClock(state)
         let now = max(clock.milliseconds, options.execution.now().wallMilliseconds)
-        let last = state.outbox.table.lastTimes
-        let behind = max([given, last.of].reduce(clock) { $1.milliseconds > now + Self.clockLeadMax ? $0 : max($0, $1) }, last.ofAwaited)
-        // A copy of this replica does not know what was given since it was made.
-        return behind.rawValue < .max >> 1 ? HLC(rawValue: behind.rawValue + options.execution.random() & 0x7FFF) : behind
+        let known = [given, state.outbox.table.lastTime]
+        let behind = known.reduce(clock) { $1.milliseconds > now + Self.clockLeadMax ? $0 : max($0, $1) }
+        return OwnClock(last: apart(behind), ahead: apart(known.reduce(clock) { max($0, $1) }))
     }
+
+    /// A copy of this replica does not know what was given since it was made.
+    private func apart(_ time: HLC) -> HLC { time.rawValue < .max >> 1 ? HLC(rawValue: time.rawValue + options.execution.random() & 0x7FFF) : time }
 
     /// Milliseconds.
     private static let clockLeadMax: UInt64 = 3_600_000
 
     /// Who writes with a clock that is behind means what was written to come after all that was there to be seen.
-    func shownClock(_ state: borrowing State) -> HLC { max(store.log.clock, state.previews.clock) }
+    private func shownClock(_ state: borrowing State) -> HLC { max(store.log.clock, state.previews.clock) }
 
-    func nextHLC(after last: HLC, _ state: borrowing State) -> HLC {
-        max(last, shownClock(state)).next(wallMilliseconds: options.execution.now().wallMilliseconds)
+    /// The time of an own event that is made now.
+    ///
+    /// What is shown as pending may have a time that is far ahead, and counts with that until the hub has it, which makes it no later than its answer. What is
+    /// to take its place is made later still; all else keeps the true time, which its readers are shown.
+    ///
+    /// - Parameters:
+    ///   - made: what is made with it, and not in the outbox yet.
+    ///   - replaced: the time that it had before.
+    func time(of event: Event, beside made: [(event: Event, hlc: HLC)] = [], replaced: HLC? = nil, _ state: inout State) -> HLC {
+        var next = max(state.clock.last, shownClock(state)).next(wallMilliseconds: options.execution.now().wallMilliseconds)
+        if next == replaced { next = next.next(wallMilliseconds: 0) }
+        if event.content.isRegisterWrite, let shown = shownTime(in: event.conversation, made, next, state), shown >= next {
+            state.clock.ahead = max(state.clock.ahead, shown).next(wallMilliseconds: 0)
+            return state.clock.ahead
+        }
+        state.clock.last = next
+        return next
+    }
+
+    /// The greatest time of what is shown of own events in a conversation, as far as it may be past `next`.
+    private func shownTime(in conversation: ConversationID, _ made: [(event: Event, hlc: HLC)], _ next: HLC, _ state: borrowing State) -> HLC? {
+        var times = state.suspects.times(in: conversation)
+        if state.clock.ahead >= next {
+            times += state.outbox.table[conversation].filter { !$0.isFailed }.map(\.origin.hlc)
+            times += made.filter { $0.event.conversation == conversation }.map(\.hlc)
+        }
+        return times.max()
+    }
+}
+
+extension Event.Content {
+    /// Whether last-write-wins decides about what it says.
+    package var isRegisterWrite: Bool {
+        switch self {
+        case .conversationUpdated, .messageEdited, .reactionSet, .preferenceSet: true
+        default: false
+        }
     }
 }

@@ -23,7 +23,7 @@ public final class Replica: Sendable {
         var suspects: Suspects
         /// Whether logs have grown since it was last told what became of those in holes.
         var mayTellSuspects = true
-        var lastHLC = HLC(rawValue: 0)
+        var clock = OwnClock()
         var cursor: Cursor?
         /// In its place, and never beside it: a part is no reason to take this replica for whole.
         var part: ReplicaState.Part?
@@ -152,7 +152,7 @@ public final class Replica: Sendable {
             let (outbox, isOffering) = try Self.outbox(side, identity, options)
             state = Monitor(try Self.state(facts, outbox, side, store.log))
             try state.withLock { state in
-                state.lastHLC = beginClock(behind: facts.clock, state)
+                state.clock = beginClock(behind: facts.clock, state)
                 try takeUp(&state, isOffering: isOffering)
             }
         } catch {
@@ -312,13 +312,8 @@ public final class Replica: Sendable {
         try state.withLock { state in
             try check(events, beside: state.outbox)
             var made: [(event: Event, hlc: HLC)] = []
-            var hlc = state.lastHLC
-            for event in events {
-                hlc = nextHLC(after: hlc, state)
-                made.append((event, hlc))
-            }
-            let entries = try state.outbox.add(made)
-            state.lastHLC = hlc
+            for event in events { made.append((event, time(of: event, beside: made, &state))) }
+            let entries = try state.outbox.add(made, clock: state.clock.last)
             for (conversation, new) in Dictionary(grouping: entries, by: \.event.conversation) {
                 store.appendPending(new.map { PendingEvent($0) }, of: conversation)
             }
@@ -377,12 +372,9 @@ public final class Replica: Sendable {
     /// It is another event from then on, of this time; with the text that it had it stays the same.
     public func edit(_ id: UInt64, text: String) throws {
         try state.withLock { state in
-            var hlc = nextHLC(after: state.lastHLC, state)
-            let touched = try state.outbox.edit(id, text: text) { old in
-                if hlc == old { hlc = nextHLC(after: hlc, state) }
-                return hlc
-            }
-            state.lastHLC = hlc
+            let old = state.outbox.table[id]
+            let hlc = old.map { time(of: $0.event, replaced: $0.origin.hlc, &state) } ?? state.clock.last
+            let touched = try state.outbox.edit(id, text: text, hlc: hlc, clock: state.clock.last)
             show(touched, state)
         }
     }

@@ -9,7 +9,9 @@ extension DeviceNode {
         // A crash under the call: it did not return to the application.
         if disk.hasCrashed { return }
         for entry in entries {
-            guard let before = shown[entry.event.conversation], entry.origin.hlc <= before else { continue }
+            guard let (confirmed, own) = shown[entry.event.conversation] else { continue }
+            let before = entry.event.content.isRegisterWrite ? max(confirmed, own) : confirmed
+            if entry.origin.hlc > before { continue }
             throw SimulationFailure("\(name): \(entry) was made at \(entry.origin.hlc), when it showed what was written at \(before)")
         }
         let base = events.first.flatMap { simulation.isTaken($0) ? $0 : nil }
@@ -18,14 +20,15 @@ extension DeviceNode {
     }
 
     /// Behind what last-write-wins puts all that is shown of the conversations of some events.
-    private func clockShown(of events: [Event], _ replica: Replica) throws -> [ConversationID: HLC] {
-        var result: [ConversationID: HLC] = [:]
-        let parts = replica.parts, pending = replica.outbox.filter { !$0.isFailed && !$0.isAccepted }
+    private func clockShown(of events: [Event], _ replica: Replica) throws -> [ConversationID: (confirmed: HLC, own: HLC)] {
+        var result: [ConversationID: (HLC, HLC)] = [:]
+        let parts = replica.parts, pending = replica.outbox.filter { !$0.isFailed }
         for id in Set(events.map(\.conversation)) {
             let log = LogID.conversation(id)
             let held = try replica.store.log.event(in: log, at: replica.store.log.lastSeq(of: log))?.hlc
             let own = pending.filter { $0.event.conversation == id }.map(\.origin.hlc)
-            result[id] = (own + [held, parts.first { $0.log == log }?.events.last?.hlc].compactMap { $0 }).max()
+            let confirmed = [held, parts.first { $0.log == log }?.events.last?.hlc].compactMap { $0 }
+            result[id] = (confirmed.max() ?? HLC(rawValue: 0), own.max() ?? HLC(rawValue: 0))
         }
         return result
     }

@@ -110,9 +110,9 @@ struct Serve: ParsableCommand {
             // One that is begun again and again, each time before that is over, would never sign.
             var wait = min(seconds, Self.firstCheckpointSeconds)
             while seconds > 0, (try? await Task.sleep(for: .seconds(wait))) != nil {
-                wait = seconds
                 // It would hold it to nothing.
                 if log.lastPosition == 0 { continue }
+                wait = seconds
                 do { _ = try log.makeCheckpoint() } catch { logger.error("no checkpoint could be made", metadata: ["error": "\(error)"]) }
             }
         }

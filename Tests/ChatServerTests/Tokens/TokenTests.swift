@@ -174,6 +174,18 @@ import Testing
             #expect(flaw(both.verify(try issuer.token(algorithm, Issuer.claims(), header: header))) == nil, "\(algorithm)\(header)")
         }
         #expect(flaw(both.verify(try issuer.token("RS256", Issuer.claims()))) == .unnamedKey)
+        // One with a name may be of a key that is still to be fetched.
+        for count in 1...2 {
+            let set = verifier(try await .set(count == 1 ? set(p256(issuer.p256)) : set(p256(issuer.p256), ed25519)))
+            for (algorithm, header, flaw) in [
+                ("ES256", "", TokenVerifier.Flaw.signature), ("ES256", ",\"kid\":\"x\"", .unknownKey), ("RS256", ",\"kid\":\"x\"", .unknownKey),
+            ] {
+                let forged = try issuer.token(algorithm, Issuer.claims(), header: header) {
+                    Array(try P256.Signing.PrivateKey().signature(for: $0).rawRepresentation)
+                }
+                #expect(self.flaw(set.verify(forged)) == flaw, "\(count) \(algorithm)\(header)")
+            }
+        }
         // Where others have names, a name that is none of theirs is that of a key to come.
         let other = P256.Signing.PrivateKey()
         let mixed = verifier(try await .set(set(entry(other), ed25519)))

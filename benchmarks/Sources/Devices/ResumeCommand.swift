@@ -14,12 +14,19 @@ struct ResumeCommand: AsyncParsableCommand {
     @Option(help: "Seconds between the first sync and the first resume: what the replica shows is saved then, beside whatever comes.") var pause = 3
     @Option(help: "Bytes of the token; the hub does not read it, but it is sent. A JWT of four claims, signed with ES256, has some 250.") var tokenBytes = 256
 
+    @Flag(help: "The hub has signed a checkpoint before the first sync.") var signed = false
+
     func run() async throws { try await place.with { try await measure() } }
 
     private func measure() async throws {
         note("filling a hub's store with \(events) events in \(conversations) conversations")
         let dialogues = try Dialogues(place.dialogues)
         let ids = try HubStore.fill(place.directory + "/hub", conversations: conversations, events: events, dialogues)
+        if signed {
+            let store = try ConversationStore.open(at: place.directory + "/hub")
+            _ = try store.log.makeCheckpoint()
+            try store.close()
+        }
         let texts = dialogues.all.flatMap(\.texts)
         let hub = try HubProcess(place.convstore, store: place.directory + "/hub")
         defer { hub.stop() }
@@ -69,6 +76,7 @@ struct ResumeCommand: AsyncParsableCommand {
         figures.add("new_events", new)
         figures.add("resumes", rounds)
         figures.add("token_bytes", tokenBytes)
+        figures.add("signed", signed ? 1 : 0)
         figures.add("bytes_out_max", bytes.map(\.out).max() ?? 0)
         figures.add("bytes_in_max", bytes.map(\.in).max() ?? 0)
         figures.add("bytes_p50", all[all.count / 2])
