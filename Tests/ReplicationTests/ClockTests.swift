@@ -73,7 +73,33 @@ import Testing
         }
     }
 
-    @Test("what failed with a time far ahead, or is accepted where the scope leaves it out, is written over too", arguments: [0, 1])
+    @Test(
+        "what is said when the clock was set right has the true time, though the replica stayed open, and what is written over what was written before comes after it"
+    )
+    func setRight() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let now = UInt64(Date().timeIntervalSince1970 * 1000), wall = Monitor(Self.farAhead)
+            var options = ReplicaOptions()
+            options.execution.now = { Instant(wallMilliseconds: wall.withLock { $0 }, monotonicMilliseconds: 0) }
+            let device = try Replica.open(at: world.directory + "/set", user: ada, options: options)
+            try await world.sync(device)
+            func title(_ title: String) -> Event { Event(conversation: chat, author: ada, content: .conversationUpdated(title: title, attributes: [])) }
+            let first = try device.append([message("ahead", in: chat, by: ada), title("ahead")])
+            #expect(first.allSatisfy { $0.origin.hlc >= HLC(milliseconds: Self.farAhead) })
+            wall.withLock { $0 = now }
+            let made = try device.append([message("right", in: chat, by: ada), title("later"), title("last"), message("right", in: chat, by: ada)])
+            let times = made.map(\.origin.hlc)
+            #expect(times[0] < HLC(milliseconds: now + 3_600_000) && times[0] < times[3] && times[3] < HLC(milliseconds: now + 3_600_000))
+            #expect(first[1].origin.hlc < times[1] && times[1] < times[2])
+            #expect(try device.store.lobbyRow(of: chat, for: ada)?.title == "last")
+            try await world.sync(device)
+            for store in [world.hubStore, device.store] { #expect(try store.lobbyRow(of: chat, for: ada)?.title == "last") }
+            try device.close()
+        }
+    }
+
+    @Test("what failed with a time far ahead, or is accepted where the scope leaves it out, is written over too", arguments: [0, 1, 2])
     func behindOther(_ kind: Int) async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
@@ -85,7 +111,7 @@ import Testing
             try device.close()
             device = try open(path, at: Self.farAhead)
             let entry = try device.append(title("ahead"))
-            if kind == 0 {
+            if kind != 1 {
                 try device.state.withLock { state in
                     var failed = state.outbox.table[entry.id]!
                     failed.state = .failed(code: RefusalCode.forbidden.rawValue, detail: "")
@@ -99,6 +125,8 @@ import Testing
             device = try open(path, at: now)
             if kind == 0 { #expect(try device.retry() == 1) }
             try device.append(title("later"))
+            // Tried again behind it.
+            if kind == 2 { #expect(try device.retry() == 1) }
             #expect(try device.store.lobbyRow(of: chat, for: ada)?.title == "later")
             try await sync(device, .mine, world)
             for store in [world.hubStore, device.store] { #expect(try store.lobbyRow(of: chat, for: ada)?.title == "later") }

@@ -14,7 +14,8 @@ extension Outbox {
     /// The greatest id that an entry has had, also one that is gone; 0 where a version before wrote it.
     static func lastID(in transaction: borrowing SideStore.Reading) throws -> UInt64 {
         guard let bytes = try transaction.get(SyncTables.state, ReplicaState.Key.outboxID) else { return 0 }
-        return (try? id(bytes)) ?? 0
+        // Nobody has given out so many.
+        return (try? id(bytes)).map { $0 >> 62 == 0 ? $0 : 0 } ?? 0
     }
 
     func keepLastID(_ new: [OutboxEntry], _ transaction: inout SideStore.Writing) throws {

@@ -14,15 +14,19 @@ extension Replica {
     ///
     /// - Parameter given: the last time that was given, as far as is known. One far in the future was a wrong clock's.
     func beginClock(behind given: HLC, _ state: borrowing State) -> OwnClock {
-        let clock = shownClock(state)
-        let now = max(clock.milliseconds, options.execution.now().wallMilliseconds)
-        let known = [given, state.outbox.table.lastTime]
-        let behind = known.reduce(clock) { $1.milliseconds > now + Self.clockLeadMax ? $0 : max($0, $1) }
-        return OwnClock(last: apart(behind), ahead: apart(known.reduce(clock) { max($0, $1) }))
+        let clock = shownClock(state), known = [given, state.outbox.table.lastTime]
+        let behind = known.reduce(clock) { isAhead($1, of: clock) ? $0 : max($0, $1) }, greatest = known.reduce(clock) { max($0, $1) }
+        let last = apart(behind)
+        return OwnClock(last: last, ahead: greatest > behind ? max(apart(greatest), last) : last)
     }
 
     /// A copy of this replica does not know what was given since it was made.
     private func apart(_ time: HLC) -> HLC { time.rawValue < .max >> 1 ? HLC(rawValue: time.rawValue + options.execution.random() & 0x7FFF) : time }
+
+    /// Whether a wrong clock has given that, as a look at the wall and at what the hub has says: it is more than an hour past both.
+    private func isAhead(_ time: HLC, of shown: HLC) -> Bool {
+        time.milliseconds > max(shown.milliseconds, options.execution.now().wallMilliseconds) + Self.clockLeadMax
+    }
 
     /// Milliseconds.
     private static let clockLeadMax: UInt64 = 3_600_000
@@ -39,10 +43,16 @@ extension Replica {
     ///   - made: what is made with it, and not in the outbox yet.
     ///   - replaced: the time that it had before.
     func time(of event: Event, beside made: [(event: Event, hlc: HLC)] = [], replaced: HLC? = nil, _ state: inout State) -> HLC {
-        var next = max(state.clock.last, shownClock(state)).next(wallMilliseconds: options.execution.now().wallMilliseconds)
+        let confirmed = shownClock(state)
+        // The wall clock was set right meanwhile.
+        if isAhead(state.clock.last, of: confirmed) {
+            state.clock = OwnClock(last: apart(confirmed), ahead: max(state.clock.ahead, state.clock.last))
+        }
+        var next = max(state.clock.last, confirmed).next(wallMilliseconds: options.execution.now().wallMilliseconds)
         if next == replaced { next = next.next(wallMilliseconds: 0) }
         if event.content.isRegisterWrite, let shown = shownTime(in: event.conversation, made, next, state), shown >= next {
-            state.clock.ahead = max(state.clock.ahead, shown).next(wallMilliseconds: 0)
+            // What is past all that was given here may have been given in a life that was lost.
+            state.clock.ahead = (shown > state.clock.ahead ? apart(shown) : state.clock.ahead).next(wallMilliseconds: 0)
             return state.clock.ahead
         }
         state.clock.last = next
@@ -53,7 +63,8 @@ extension Replica {
     private func shownTime(in conversation: ConversationID, _ made: [(event: Event, hlc: HLC)], _ next: HLC, _ state: borrowing State) -> HLC? {
         var times = state.suspects.times(in: conversation)
         if state.clock.ahead >= next {
-            times += state.outbox.table[conversation].filter { !$0.isFailed }.map(\.origin.hlc)
+            // What failed may be tried again, with the time that it has.
+            times += state.outbox.table[conversation].map(\.origin.hlc)
             times += made.filter { $0.event.conversation == conversation }.map(\.hlc)
         }
         return times.max()
