@@ -79,15 +79,19 @@ import Testing
     func setRight() async throws {
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let quiet = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
             let now = UInt64(Date().timeIntervalSince1970 * 1000), wall = Monitor(Self.farAhead)
             var options = ReplicaOptions()
             options.execution.now = { Instant(wallMilliseconds: wall.withLock { $0 }, monotonicMilliseconds: 0) }
             let device = try Replica.open(at: world.directory + "/set", user: ada, options: options)
             try await world.sync(device)
             func title(_ title: String) -> Event { Event(conversation: chat, author: ada, content: .conversationUpdated(title: title, attributes: [])) }
-            let first = try device.append([message("ahead", in: chat, by: ada), title("ahead")])
+            let first = try device.append([message("ahead", in: chat, by: ada), title("ahead"), message("ahead", in: quiet, by: ada)])
             #expect(first.allSatisfy { $0.origin.hlc >= HLC(milliseconds: Self.farAhead) })
             wall.withLock { $0 = now }
+            // Where only what is no such write was made then, a title has the true time, too.
+            let apart = Event(conversation: quiet, author: ada, content: .conversationUpdated(title: "true", attributes: []))
+            #expect(try device.append(apart).origin.hlc < HLC(milliseconds: now + 3_600_000))
             let made = try device.append([message("right", in: chat, by: ada), title("later"), title("last"), message("right", in: chat, by: ada)])
             let times = made.map(\.origin.hlc)
             #expect(times[0] < HLC(milliseconds: now + 3_600_000) && times[0] < times[3] && times[3] < HLC(milliseconds: now + 3_600_000))

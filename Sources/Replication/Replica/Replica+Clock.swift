@@ -44,11 +44,13 @@ extension Replica {
     ///   - replaced: the time that it had before.
     func time(of event: Event, beside made: [(event: Event, hlc: HLC)] = [], replaced: HLC? = nil, _ state: inout State) -> HLC {
         let confirmed = shownClock(state)
-        // The wall clock was set right meanwhile.
+        // The wall clock was set right meanwhile, or back.
         if isAhead(state.clock.last, of: confirmed) {
             state.clock = OwnClock(last: apart(confirmed), ahead: max(state.clock.ahead, state.clock.last))
         }
         var next = max(state.clock.last, confirmed).next(wallMilliseconds: options.execution.now().wallMilliseconds)
+        // What was given before that may have been given at this very tick.
+        if next <= state.clock.ahead { next = apart(next) }
         if next == replaced { next = next.next(wallMilliseconds: 0) }
         if event.content.isRegisterWrite, let shown = shownTime(in: event.conversation, made, next, state), shown >= next {
             // What is past all that was given here may have been given in a life that was lost.
@@ -64,8 +66,8 @@ extension Replica {
         var times = state.suspects.times(in: conversation)
         if state.clock.ahead >= next {
             // What failed may be tried again, with the time that it has.
-            times += state.outbox.table[conversation].map(\.origin.hlc)
-            times += made.filter { $0.event.conversation == conversation }.map(\.hlc)
+            times += state.outbox.table[conversation].filter(\.event.content.writesRegister).map(\.origin.hlc)
+            times += made.filter { $0.event.conversation == conversation && $0.event.content.writesRegister }.map(\.hlc)
         }
         return times.max()
     }
@@ -79,4 +81,7 @@ extension Event.Content {
         default: false
         }
     }
+
+    /// Whether something that it says stands against such a write: a creation has a title.
+    package var writesRegister: Bool { if case .conversationCreated = self { true } else { isRegisterWrite } }
 }

@@ -37,7 +37,7 @@ struct Suspects {
     var isEmpty: Bool { suspects.isEmpty && offers.isEmpty }
     func has(_ id: ConversationID) -> Bool { suspects[id] != nil || offers[id] != nil }
     /// The times of what may be shown of it in a conversation.
-    func times(in id: ConversationID) -> [HLC] { ((suspects[id] ?? []) + (offers[id] ?? [])).map(\.origin.hlc) }
+    func times(in id: ConversationID) -> [HLC] { ((suspects[id] ?? []) + (offers[id] ?? [])).filter(\.event.content.writesRegister).map(\.origin.hlc) }
     var conversations: Set<ConversationID> { Set(suspects.keys).union(offers.keys) }
 
     init(_ side: SideStore, _ identity: ReplicaIdentity) throws {

@@ -22,7 +22,7 @@ extension DeviceNode {
     /// Behind what last-write-wins puts all that is shown of the conversations of some events.
     private func clockShown(of events: [Event], _ replica: Replica) throws -> [ConversationID: (confirmed: HLC, own: HLC)] {
         var result: [ConversationID: (HLC, HLC)] = [:]
-        let parts = replica.parts, pending = replica.outbox
+        let parts = replica.parts, pending = replica.outbox.filter { $0.event.content.writesRegister }
         for id in Set(events.map(\.conversation)) {
             let log = LogID.conversation(id)
             let held = try replica.store.log.event(in: log, at: replica.store.log.lastSeq(of: log))?.hlc
