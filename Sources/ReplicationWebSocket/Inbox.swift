@@ -53,6 +53,9 @@ final class Inbox: Sendable {
     /// Passes on that the socket takes more.
     func drained() { state.withLock { $0.end == nil ? $0.receiver : nil }?.drained() }
 
+    /// Passes on that more of a message has come.
+    func progressed() { state.withLock { $0.end == nil ? $0.receiver : nil }?.progressed() }
+
     func end(_ end: SocketEnd?) {
         let starts = state.withLock { state in
             guard state.end == nil else { return false }

@@ -45,10 +45,8 @@ package final class Socket: Sendable {
         do {
             let operations = channel.pipeline.syncOperations
             let unfinished = UnfinishedMessage(first: options.unfinishedFirst, later: options.unfinished)
-            if options.unfinishedFirst != nil || options.unfinished != nil {
-                let decoder = try operations.handler(type: ByteToMessageHandler<WebSocketFrameDecoder>.self)
-                try operations.addHandler(UnfinishedHandler(unfinished), position: .before(decoder))
-            }
+            let decoder = try operations.handler(type: ByteToMessageHandler<WebSocketFrameDecoder>.self)
+            try operations.addHandler(UnfinishedHandler(unfinished, socket.inbox), position: .before(decoder))
             try operations.addHandler(SocketHandler(socket, unfinished))
         } catch {
             socket.inbox.end(nil)

@@ -17,6 +17,8 @@ final class UnfinishedMessage {
         self.later = later
     }
 
+    /// Whether there is such a message.
+    var isThere: Bool { bytes > 0 }
     var isTooMuch: Bool { budget.map { bytes > $0.share } ?? false }
 
     func came(_ count: Int) { add(count) }
@@ -49,9 +51,8 @@ final class UnfinishedMessage {
     }
 
     private func add(_ count: Int) {
-        guard let budget else { return }
         bytes += count
-        budget.add(count)
+        budget?.add(count)
     }
 
     /// RFC 6455, section 5.2. A length may be written longer than need be: then that is counted for the peer until its socket ends.
@@ -61,19 +62,30 @@ final class UnfinishedMessage {
     }
 }
 
-/// Before the frame decoder: tells of what goes into it, and ends a socket that keeps too much there.
+/// Before the frame decoder: tells of what goes into it, tells the receiver that something comes, and ends a socket that keeps too much there.
 final class UnfinishedHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
     private let message: UnfinishedMessage
+    private let inbox: Inbox
+    private var told = NIODeadline.now()
 
-    init(_ message: UnfinishedMessage) { self.message = message }
+    init(_ message: UnfinishedMessage, _ inbox: Inbox) { (self.message, self.inbox) = (message, inbox) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         message.came(unwrapInboundIn(data).readableBytes)
         context.fireChannelRead(data)
         if message.isTooMuch { context.fireUserInboundEventTriggered(Excess()) }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        context.fireChannelReadComplete()
+        guard message.isThere else { return }
+        let now = NIODeadline.now()
+        guard now - told >= .seconds(1) else { return }
+        told = now
+        inbox.progressed()
     }
 
     /// For ``SocketHandler``.

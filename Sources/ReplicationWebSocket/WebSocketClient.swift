@@ -36,15 +36,16 @@ public final class WebSocketClient: Sendable {
     /// - Parameters:
     ///   - maxMessageBytes: a larger message ends the connection.
     ///   - onMessage: whole messages, one call at a time, in order; it may block, which slows down the server in the end.
+    ///   - onProgress: bytes of a message have come that is not whole yet; once a second at most. It must not block.
     ///   - onClose: the last call. The code is `nil` if the connection was lost without a close frame.
     /// - Throws: `WebSocketError`.
     public static func connect(
         to url: String, maxMessageBytes: Int = 8 << 20, options: Options = Options(), onMessage: @escaping @Sendable ([UInt8]) -> Void,
-        onClose: @escaping @Sendable (_ code: UInt16?, _ reason: String) -> Void
+        onProgress: @escaping @Sendable () -> Void = {}, onClose: @escaping @Sendable (_ code: UInt16?, _ reason: String) -> Void
     ) async throws(WebSocketError) -> WebSocketClient {
         let url = try ServerURL(url, .webSocket)
         let tls = try url.isSecure ? context(options) : nil
-        let receiver = Receiver(onMessage: onMessage, onClose: onClose)
+        let receiver = Receiver(onMessage: onMessage, onProgress: onProgress, onClose: onClose)
         do {
             let answer = try await bootstrap(url, options).connect(host: url.host, port: url.port) { channel in
                 channel.eventLoop.makeCompletedFuture { try shakeHands(on: channel, url, maxMessageBytes, options, tls, receiver) }
@@ -70,9 +71,11 @@ public final class WebSocketClient: Sendable {
 
     private struct Receiver: SocketReceiver {
         let onMessage: @Sendable ([UInt8]) -> Void
+        let onProgress: @Sendable () -> Void
         let onClose: @Sendable (UInt16?, String) -> Void
 
         func receive(_ message: [UInt8]) { onMessage(message) }
+        func progressed() { onProgress() }
         func ended(_ end: SocketEnd?) { onClose(end?.code, end?.reason ?? "the connection was lost") }
     }
 

@@ -175,3 +175,55 @@ import Testing
         }
     }
 }
+
+extension ClockTests {
+    @Test("what was written over wins no more when a hub was set back, whatever clock it was made with, and though it is offered anew", arguments: [0, 1, 2])
+    func hubSetBack(_ kind: Int) async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada]), id = MessageID.random()
+            _ = try await world.hubStore.append(message("first", in: chat, by: ada, id: id))
+            let now = UInt64(Date().timeIntervalSince1970 * 1000), wall = Monitor(now)
+            var options = ReplicaOptions()
+            options.execution.now = { Instant(wallMilliseconds: wall.withLock { $0 }, monotonicMilliseconds: 0) }
+            func write(_ text: String) -> [Event] {
+                [
+                    Event(conversation: chat, author: ada, content: .messageEdited(message: id, text: text)),
+                    Event(conversation: chat, author: ada, content: .reactionSet(message: id, emoji: "👍", isOn: text == "ahead")),
+                    Event(conversation: chat, author: ada, content: .conversationUpdated(title: text, attributes: [])),
+                ]
+            }
+            func check(_ store: ConversationStore, _ text: String) throws {
+                let message = try store.message(in: chat, id: id)
+                #expect(message?.text == text && message?.reactions.isEmpty == (text != "ahead"))
+                #expect(try store.lobbyRow(of: chat, for: ada)?.title == text)
+            }
+            var device = try Replica.open(at: world.directory + "/ada", user: ada, options: options)
+            var other = try Replica.open(at: world.directory + "/other", user: ada, options: ReplicaOptions())
+            try await world.sync(device)
+            try world.backUpHub()
+            // Of an hour or two nothing tells that it is wrong.
+            wall.withLock { $0 = now + [600_000, 600_000, 40_000_000_000][kind] }
+            try device.append(write("ahead"))
+            try await world.sync(device)
+            try await world.sync(other)
+            try check(other.store, "ahead")
+            if kind == 0 {
+                try other.append(write("later"))
+                try await world.sync(other)
+                try await world.sync(device)
+            } else {
+                wall.withLock { $0 = now }
+                try device.append(write("later"))
+                if kind == 2 { try await world.sync(device) }
+            }
+            try check(device.store, "later")
+            try world.restoreHub()
+            device = try await world.heal(device)
+            other = try await world.heal(other)
+            device = try await world.heal(device)
+            #expect(device.outbox.isEmpty && other.outbox.isEmpty)
+            for store in [world.hubStore, device.store, other.store] { try check(store, "later") }
+            for device in [device, other] { try device.close() }
+        }
+    }
+}

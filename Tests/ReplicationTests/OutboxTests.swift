@@ -321,3 +321,27 @@ import Testing
         }
     }
 }
+
+extension OutboxTests {
+    @Test("what is large does not go with HELLO, which has a deadline, and keeps nothing from coming") func largeEvent() async throws {
+        try await withWorld { world in
+            let chat = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let other = try await world.hubStore.createConversation(.group, author: ada, participants: [bob])
+            let device = try world.device(bob)
+            try await world.sync(device)
+            for text in ["small", noise(300 << 10), "behind"] { try device.append(message(text, in: chat, by: bob)) }
+            try device.append(message("elsewhere", in: other, by: bob))
+            guard let hello = try? device.hello(token: "", scope: .mine) else { return }
+            #expect(hello.pushed.count == 1)
+            try await world.sync(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try world.hubStore.timeline(of: chat)?.messages.map(\.text.utf8.count) == [5, 300 << 10, 6])
+            // First of all, too.
+            try device.append(message(noise(300 << 10), in: chat, by: bob))
+            #expect(try device.hello(token: "", scope: .mine).pushed.isEmpty)
+            try await world.sync(device)
+            #expect(device.outbox.isEmpty)
+            #expect(try world.hubStore.log.lastSeq(of: .conversation(chat)) == 5)
+        }
+    }
+}

@@ -145,15 +145,18 @@ import Testing
             try keep(world, as: "old")
             let (phone, laptop) = try (world.device(ada), world.device(ada))
             func preference(_ value: String) -> Event { Event(conversation: chat, author: ada, content: .preferenceSet(key: "colour", value: value)) }
+            // Not ahead of the hub's by then: else that would tell the two apart.
+            let moment = UInt64(Date().timeIntervalSince1970 * 1000) + 1000
             /// Writes offline at a time, the same for both.
             func write(_ value: String, on device: Replica) async throws -> Replica {
                 let device = try await world.heal(device), path = device.store.log.path
                 try device.close()
                 var options = ReplicaOptions()
-                options.execution.now = { Instant(wallMilliseconds: 4_000_000_000_000, monotonicMilliseconds: 0) }
+                options.execution.now = { Instant(wallMilliseconds: moment, monotonicMilliseconds: 0) }
                 let offline = try Replica.open(at: path, user: ada, options: options)
                 try offline.append(preference(value))
                 try offline.close()
+                try await Task.sleep(for: .milliseconds(max(0, Int(moment) + 100 - Int(Date().timeIntervalSince1970 * 1000))))
                 return try await world.heal(world.open(path, ada))
             }
             // The hub loses what the phone wrote, then has what the laptop wrote at the same time, and erases its text.

@@ -75,6 +75,7 @@ private struct CountedReceiver: SocketReceiver {
     }
 
     func drained() { receiver.drained() }
+    func progressed() { receiver.progressed() }
 
     func ended(_ end: SocketEnd?) {
         receiver.ended(end)

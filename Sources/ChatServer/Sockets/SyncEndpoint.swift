@@ -43,5 +43,6 @@ private struct HubReceiver: SocketReceiver {
 
     func receive(_ message: [UInt8]) { connection.receive(message, mayWait: true) }
     func drained() { connection.drained() }
+    func progressed() { connection.progressed() }
     func ended(_ end: SocketEnd?) { connection.disconnected() }
 }

@@ -85,6 +85,27 @@ public struct RecordedEvent: Hashable, Sendable {
     }
 }
 
+extension Envelope {
+    /// See `RecordedEvent.times`.
+    var times: [HLC] { Self.times(made: origin.hlc, recorded: hlc) }
+
+    fileprivate static func times(made: HLC, recorded: HLC) -> [HLC] { timeHeldBack(made: made, recorded: recorded).map { [made, $0] } ?? [made] }
+
+    /// The time that a hub let an event have whose maker's clock was ahead of its own; `nil`: it was not, or no hub has it.
+    static func timeHeldBack(made: HLC, recorded: HLC) -> HLC? { recorded.rawValue > 0 && recorded < made ? recorded : nil }
+}
+
+extension RecordedEvent {
+    /// The time by which last-write-wins judges it: its maker's clock, but no later than the hub's when it accepted it (DESIGN.md, section 8).
+    package var effectiveTime: HLC { Envelope.timeHeldBack(made: origin.hlc, recorded: hlc) ?? origin.hlc }
+
+    /// The times by which it is known under other origins. What decides by its time is offered to a hub that lost it with the one that it had there: else a clock
+    /// that was ahead, and was held back then, would win over what was written over it since.
+    package var times: [HLC] { Envelope.times(made: origin.hlc, recorded: hlc) }
+
+    package func isOfTime(_ time: HLC) -> Bool { time == origin.hlc || time == effectiveTime }
+}
+
 extension Event {
     public enum ConversationKind: UInt8, Sendable, CaseIterable {
         case direct = 1

@@ -32,9 +32,11 @@ struct TwinKey: Hashable {
     }
 
     /// `nil`: a log knows it again by what it says, or its body was erased, and nothing can be told of that.
-    init?(_ recorded: RecordedEvent) {
+    ///
+    /// - Parameter time: one of its times.
+    init?(_ recorded: RecordedEvent, at time: HLC) {
         if recorded.isErased || recorded.event.isKnownByContent { return nil }
-        self.init(recorded.event, recorded.origin.hlc, recorded.newer)
+        self.init(recorded.event, time, recorded.newer)
     }
 
     /// What it takes to read and compare it, in events.
@@ -58,6 +60,12 @@ package struct TwinMemory: Sendable {
         var start: Seq
         var through: Seq
         var stamps: [Stamp] = []
+
+        /// Notes an event by each of its times (`RecordedEvent.times`).
+        mutating func add(_ seq: Seq, made: HLC, recorded: HLC) {
+            stamps.append(TwinMemory.Stamp(time: made.rawValue, seq: seq))
+            if let other = Envelope.timeHeldBack(made: made, recorded: recorded) { stamps.append(TwinMemory.Stamp(time: other.rawValue, seq: seq)) }
+        }
     }
 
     fileprivate var logs: [LogID: Known] = [:]
@@ -135,14 +143,14 @@ extension EventStore {
             effort.events += 1
             let item = run.events[place]
             if !(Event.Kind(rawValue: item.kind)?.isKnownByContent ?? true), !item.isErased {
-                known.stamps.append(TwinMemory.Stamp(time: item.originHLC, seq: item.seq))
+                known.add(item.seq, made: HLC(rawValue: item.originHLC), recorded: HLC(rawValue: item.hlc))
             }
             return true
         } inTail: { seq, frame, index in
             effort.events += 1
             let envelope = try frame.envelope(index)
             if !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true) {
-                known.stamps.append(TwinMemory.Stamp(time: envelope.origin.hlc.rawValue, seq: seq))
+                known.add(seq, made: envelope.origin.hlc, recorded: envelope.hlc)
             }
             return true
         }
@@ -168,7 +176,7 @@ extension EventStore {
                 effort.events += keys[time]!.reduce(0) { $0 + $1.key.size / 64 }
             }
             guard let event = try event(in: submissions[indices[0]].event.log, at: seq) else { continue }
-            let key = TwinKey(event)
+            let key = TwinKey(event, at: HLC(rawValue: time))
             effort.events += key?.cost ?? TwinKey.costMin
             guard let key else { continue }
             for index in keys[time]![key] ?? [] where submissions[index].twin?.found == nil && event.position > submissions[index].mayStandBehind! {

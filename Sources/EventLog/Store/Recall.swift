@@ -35,7 +35,7 @@ struct Comparand {
 
     /// How a submission compares with it. Of an erased event the envelope and its time tell.
     func compared(with submission: borrowing Submission) -> Recalled {
-        let isOfSameTime = recorded.origin.hlc == submission.origin?.hlc
+        let isOfSameTime = submission.origin.map { recorded.isOfTime($0.hlc) } ?? false
         let receipt = Receipt(seq: recorded.seq, position: recorded.position, hlc: recorded.hlc, isDurable: true)
         return Recalled(receipt: receipt, isSame: isSame(submission, isOfSameTime), isOfSameTime: isOfSameTime)
     }

@@ -132,7 +132,7 @@ extension Writer {
         if earlierTwins[log]!.keys[key.hlc] == nil {
             var keys: [TwinKey: [Place]] = [:]
             for place in places {
-                if let known = try event(of: state, at: place.seq).flatMap({ TwinKey($0) }) { keys[known, default: []].append(place) }
+                if let known = try event(of: state, at: place.seq).flatMap({ TwinKey($0, at: key.hlc) }) { keys[known, default: []].append(place) }
             }
             earlierTwins[log]!.keys[key.hlc] = keys
         }
@@ -150,10 +150,10 @@ extension Writer {
         while isEarlier(next) {
             if let envelope = try tailEnvelope(of: next, in: state) {
                 if !(Event.Kind(rawValue: envelope.kind)?.isKnownByContent ?? true), let position = state.position(of: next) {
-                    found.places[envelope.origin.hlc, default: []].append(Place(seq: next, position: position))
+                    for time in envelope.times { found.places[time, default: []].append(Place(seq: next, position: position)) }
                 }
-            } else if let event = try event(of: state, at: next), let key = TwinKey(event) {
-                found.places[key.hlc, default: []].append(Place(seq: next, position: event.position))
+            } else if let event = try event(of: state, at: next), !event.isErased, !event.event.isKnownByContent {
+                for time in event.times { found.places[time, default: []].append(Place(seq: next, position: event.position)) }
             }
             next += 1
         }

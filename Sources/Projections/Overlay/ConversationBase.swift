@@ -10,7 +10,7 @@ struct ConversationBase: Sendable {
     static let version: UInt8 = 1
     /// So many seqs of messages are told at most.
     static let seqsMax = 256
-    /// A conversation's people, title and attributes take less.
+    /// People, title and attributes of nearly every conversation take less by far. One with more has no base that could be sent.
     static let bytesMax = 4 << 20
 
     /// Its one page holds what stands for the messages.

@@ -179,7 +179,7 @@ struct Overlaid: Sendable {
             }
             // The hub's clock is not known yet, and would not be behind this one's: the event's own decides, and gives the conversation its place.
             try state.apply(
-                RecordedEvent(log: event.log, seq: seq, position: 0, origin: one.origin, hlc: one.origin.hlc, event: event, targetSeq: target))
+                RecordedEvent(log: event.log, seq: seq, position: 0, origin: one.origin, hlc: one.hlc, event: event, targetSeq: target))
         }
         return writes
     }

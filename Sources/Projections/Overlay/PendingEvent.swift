@@ -4,14 +4,18 @@ package import EventLog
 package struct PendingEvent: Sendable {
     package var event: Event
     package var origin: Origin
+    /// The time by which it is shown to count.
+    package var hlc: HLC
     /// Why the hub refused it. Such a message stays to be seen; any other such event changes nothing.
     package var failure: Refusal?
     /// Whether it is held back because it depends on one that was refused.
     package var isWaiting: Bool
 
-    package init(_ event: Event, origin: Origin, failure: Refusal? = nil, isWaiting: Bool = false) {
+    /// - Parameter hlc: `nil`: that of its origin.
+    package init(_ event: Event, origin: Origin, hlc: HLC? = nil, failure: Refusal? = nil, isWaiting: Bool = false) {
         self.event = event
         self.origin = origin
+        self.hlc = hlc ?? origin.hlc
         self.failure = failure
         self.isWaiting = isWaiting
     }

@@ -187,7 +187,7 @@ package struct Feed {
         for log in unplanned {
             // What was committed just now is in the journal: nothing to look up.
             guard let wish = wishes[log], places[log] == nil else { continue }
-            places[log] = try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next) }
+            places[log] = try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next, through: wish.through) }
             oldest = min(oldest, places[log]?.first ?? .max)
         }
         // A large run that goes as it lies costs next to nothing, and can only be kept so if all before it is there: then the oldest comes first.
@@ -286,7 +286,7 @@ package struct Feed {
     private mutating func planned(in position: Position, _ source: Source) throws -> [LogID] {
         try planned.filter { log in
             guard let wish = wishes[log] else { return false }
-            return try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next) }?.first == position
+            return try giveUp(log) { _ in try source.store.runs(of: log, from: wish.next, through: wish.through) }?.first == position
         }
     }
 

@@ -109,6 +109,11 @@ struct FirstScreen {
         let begin = try hub.firstSeq(of: log, for: identity, seesEverything: false, &part.effort)
         if begin > 1 {
             guard begin <= visible, let base = try hub.beginning(of: id, at: begin, &part.effort) else { return }
+            // There is nothing else to begin with: this one is not sent, and all others are.
+            guard base.base.count <= WireLimits.baseBytesMax else {
+                return part.damage.append(
+                    (log, EventLogError(.invalidArgument, "\(log): its people, title and attributes have \(base.base.count) bytes, which no message carries")))
+            }
             part.bytes += base.base.count
             part.bases.append(base)
             part.beginnings.append((log, begin))
@@ -144,6 +149,11 @@ struct FirstScreen {
         events.removeFirst(first)
         let seq = (events.first?.seq ?? visible + 1) - 1
         guard let base = try hub.bases.base(of: id, at: seq, &part.effort), let range = try hub.heads.tree(of: log, through: seq, &part.effort) else { return }
+        if base.count > WireLimits.baseBytesMax {
+            // No message carries that: what it says comes event by event, with all others.
+            part.beginnings.append((log, 1))
+            return
+        }
         part.bytes += bytes + base.count
         part.bases.append(BaseFrame(log: log, base: base, seq: seq, range: range.encoded, secret: try hub.store.log.secret(of: log)))
         part.events += events

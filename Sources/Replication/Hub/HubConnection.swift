@@ -148,6 +148,9 @@ public final class HubConnection: @unchecked Sendable {
         }
     }
 
+    /// Bytes of a message have come that is not whole yet; about once a second at most. It does not wait.
+    public func progressed() { mailbox.post { [self] in session.progress(at: now) } }
+
     /// The peer is gone, or the transport is.
     public func disconnected() {
         mailbox.post { [self] in

@@ -37,6 +37,8 @@ package struct HubSession: Sendable {
     /// When the peer came, when something was last heard of it, and when it was last asked.
     private let came: Instant
     private var heard: Instant
+    /// When bytes of a message last came that was not whole.
+    private var progressed: Instant
     private var asked: Instant
     private var pingID: UInt64
     private var pongs = Allowance()
@@ -67,6 +69,7 @@ package struct HubSession: Sendable {
     package init(at now: Instant, seed: UInt64, limits: Limits = Limits()) {
         came = now
         heard = now
+        progressed = now
         asked = now
         pingID = seed
         self.limits = limits
@@ -81,6 +84,9 @@ package struct HubSession: Sendable {
     package var feedBytes: Int { Int(clamping: max(credit, 0)) }
 
     // In.
+
+    /// Bytes of a message have come that is not whole yet: on a slow line a large one may take longer than silence may last.
+    package mutating func progress(at now: Instant) { progressed = now }
 
     package mutating func receive(_ bytes: [UInt8], at now: Instant) -> [Effect] {
         if isClosed { return [] }
@@ -197,7 +203,9 @@ package struct HubSession: Sendable {
         case .open:
             if let expiry = identity?.expiresAt, now.wallMilliseconds >= expiry { return end(Bye(.tokenExpired, "the token has expired")) }
             let silence = now.milliseconds(since: heard)
-            if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard for too long")) }
+            if silence >= limits.silenceMilliseconds, now.milliseconds(since: progressed) >= limits.silenceMilliseconds {
+                return end(Bye(.timeout, "nothing was heard for too long"))
+            }
             let pause = now.milliseconds(since: asked)
             guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now

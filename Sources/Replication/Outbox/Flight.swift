@@ -9,20 +9,23 @@ struct Flight {
     private let identity: ReplicaIdentity
     private let bytesMax: Int
     private let eventsMax: Int
+    private let takesLarge: Bool
     private var bytes = 0
     private var bases = Bases()
 
-    init(_ identity: ReplicaIdentity, bytesMax: Int, eventsMax: Int) {
+    /// - Parameter takesLarge: whether a first one goes though it has more bytes.
+    init(_ identity: ReplicaIdentity, bytesMax: Int, eventsMax: Int, takesLarge: Bool) {
         self.identity = identity
         self.bytesMax = bytesMax
         self.eventsMax = eventsMax
+        self.takesLarge = takesLarge
     }
 
     /// `false`: there is no room for it.
     mutating func add(_ entry: OutboxEntry, isFirst: Bool, mayStandBehind position: Position?) -> Bool {
         let event = entry.pushed(isFirstSending: isFirst, sessionReplica: identity.replica, mayStandBehind: position)
         let size = event.envelope.count + event.body.count + 64
-        guard events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
+        guard takesLarge && events.isEmpty || bytes + size <= bytesMax && events.count < eventsMax else { return false }
         bytes += size
         events.append(event)
         return true

@@ -221,12 +221,13 @@ extension Outbox {
             var rest = Dictionary(grouping: candidates, by: \.origin.hlc)
             var doubtful: Set<UInt64> = []
             try forEachEvent(log) { event in
-                guard let place = rest[event.origin.hlc]?.firstIndex(where: { $0.isOffer(of: event) }) else { return }
+                guard let (time, place) = event.times.lazy.compactMap({ time in rest[time]?.firstIndex { $0.isOffer(of: event) }.map { (time, $0) } }).first
+                else { return }
                 if event.isErased, !event.event.isNamedByEnvelope, !own.contains(event) {
-                    doubtful.insert(rest[event.origin.hlc]![place].id)
+                    doubtful.insert(rest[time]![place].id)
                     return
                 }
-                let entry = rest[event.origin.hlc]!.remove(at: place)
+                let entry = rest[time]!.remove(at: place)
                 outcome.take(entry, .held(as: event))
             }
             for var entry in rest.values.joined() where doubtful.contains(entry.id) && !entry.isFailed {
@@ -307,7 +308,7 @@ extension OutboxEntry {
     func stands(as recorded: RecordedEvent, isRepeat: Bool, isService: Bool) -> Bool {
         if recorded.origin.replica == origin.replica, recorded.origin.counter == origin.counter { return isRecorded(as: recorded) }
         guard isRepeat else { return false }
-        if recorded.origin.hlc == origin.hlc, isOffer(of: recorded) { return true }
+        if recorded.isOfTime(origin.hlc), isOffer(of: recorded) { return true }
         // Out of the user's sight it stands behind this, the last in sight.
         if !isService, case .participantLeft(event.author) = recorded.event.content { return true }
         let isOwn = recorded.event.author == event.author

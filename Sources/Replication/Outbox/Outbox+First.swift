@@ -18,13 +18,13 @@ extension Outbox {
         for (index, entry) in entries.enumerated() { known[entry.origin.hlc, default: []].append((entry.event, index + 1)) }
         for event in events {
             let isAgain = wasSent(event)
-            if !isAgain, let twin = known[event.origin.hlc]?.first(where: { $0.event == event.event }) {
+            if !isAgain, let twin = event.times.lazy.compactMap({ known[$0]?.first { $0.event == event.event } }).first {
                 if let place = twin.place { places.pass(event, place) }
                 continue
             }
-            known[event.origin.hlc, default: []].append((event.event, nil))
+            for time in event.times { known[time, default: []].append((event.event, nil)) }
             places.add(event, isAgain: isAgain)
-            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
+            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.offeredTime)
             var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
             (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
             if !isAgain, event.origin.counter > 0 { entry.former = FormerOrigin(replica: event.origin.replica, counter: event.origin.counter) }

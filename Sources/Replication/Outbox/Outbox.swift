@@ -254,11 +254,11 @@ final class Outbox {
 
     /// The next events for a PUSH, in the order made, but for what waits. They are marked as sent, durably, before this returns: whatever happens then, their
     /// counters are not given to others.
-    func take(bytesMax: Int, eventsMax: Int) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
+    func take(bytesMax: Int, eventsMax: Int, takesLarge: Bool = true) throws -> (events: [PushedEvent], touched: Set<ConversationID>) {
         var flight: Flight
         var touched: Set<ConversationID> = []
         repeat {
-            flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax)
+            flight = Flight(identity, bytesMax: bytesMax, eventsMax: eventsMax, takesLarge: takesLarge)
             let rest = try fill(&flight)
             try keep(flight)
             try replace(rest.orphans)

@@ -71,7 +71,7 @@ struct OutboxEntries {
     /// by what it says is its to judge.
     func twins(of event: RecordedEvent) -> [OutboxEntry] {
         if event.isErased || event.event.isKnownByContent { return [] }
-        return (byTime[event.origin.hlc] ?? []).map { byID[$0]! }.filter { $0.event == event.event }
+        return event.times.flatMap { byTime[$0] ?? [] }.map { byID[$0]! }.filter { $0.event == event.event }
     }
 
     /// The greatest clock with which one was made.

@@ -11,10 +11,14 @@ struct LostEvents {
 
     func has(_ log: LogID) -> Bool { events[log] != nil }
 
-    /// Those that an event is. Their maker may have given it a new origin when it offered it again, which keeps the time.
+    /// Those that an event is. Their maker may have given it a new origin when it offered it again, which keeps the time that counts.
     func found(as event: RecordedEvent) -> [RecordedEvent] {
-        let same = events[event.log]?[event.origin.hlc] ?? []
-        return same.filter { $0.event == event.event || Self.isErasedForm($0, event) }
+        guard let log = events[event.log] else { return [] }
+        var found: [RecordedEvent] = []
+        for known in event.times.lazy.flatMap({ log[$0] ?? [] }) where known.event == event.event || Self.isErasedForm(known, event) {
+            if !found.contains(known) { found.append(known) }
+        }
+        return found
     }
 
     /// Of an erased body the envelope tells. The origin alone does not: a device that was restored from a copy gives one out twice, with its time.
@@ -23,13 +27,17 @@ struct LostEvents {
             && left.event.kindNumber == right.event.kindNumber && left.event.references == right.event.references
     }
 
-    mutating func add(_ new: [RecordedEvent]) { for event in new { events[event.log, default: [:]][event.origin.hlc, default: []].append(event) } }
+    mutating func add(_ new: [RecordedEvent]) {
+        for event in new { for time in event.times { events[event.log, default: [:]][time, default: []].append(event) } }
+    }
 
     mutating func remove(_ gone: [RecordedEvent]) {
         for event in gone {
             var log = events[event.log] ?? [:]
-            let rest = log[event.origin.hlc]?.filter { $0 != event } ?? []
-            log[event.origin.hlc] = rest.isEmpty ? nil : rest
+            for time in event.times {
+                let rest = log[time]?.filter { $0 != event } ?? []
+                log[time] = rest.isEmpty ? nil : rest
+            }
             events[event.log] = log.isEmpty ? nil : log
         }
     }

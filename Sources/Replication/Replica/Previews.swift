@@ -151,7 +151,7 @@ struct Previews {
         else { return nil }
         // It may have come there anew, and have another place.
         return HeldEvent(told[Int(event.seq - first.seq)]) == HeldEvent(event)
-            || told.contains { $0.origin.hlc == event.origin.hlc && $0.event == event.event }
+            || told.contains { !Set($0.times).isDisjoint(with: event.times) && $0.event == event.event }
     }
 
     /// All that may be lost has been told of.

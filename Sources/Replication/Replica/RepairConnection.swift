@@ -45,6 +45,9 @@ public final class RepairConnection: @unchecked Sendable {
         mailbox.post(mayWait: mayWait) { [self] in perform(session.receive(message, at: now)) }
     }
 
+    /// Bytes of a message have come that is not whole yet; about once a second at most. It does not wait.
+    public func progressed() { mailbox.post { [self] in session.progress(at: now) } }
+
     /// The transport is gone.
     public func disconnected() {
         mailbox.post { [self] in

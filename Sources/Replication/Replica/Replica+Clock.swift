@@ -12,12 +12,13 @@ extension Replica {
     /// Behind which times own events of this opening are made, so that none has a time that one had before, however far the wall clock is behind: by that a
     /// repeat is told from another event that says the same.
     ///
-    /// - Parameter given: the last time that was given, as far as is known. One far in the future was a wrong clock's.
+    /// - Parameter given: the last time that was given, but for those of writes that had to go past others; 0: it is not known. One far in the future was a wrong
+    ///   clock's.
     func beginClock(behind given: HLC, _ state: borrowing State) -> OwnClock {
-        let clock = shownClock(state), known = [given, state.outbox.table.lastTime]
-        let behind = known.reduce(clock) { isAhead($1, of: clock) ? $0 : max($0, $1) }, greatest = known.reduce(clock) { max($0, $1) }
-        let last = apart(behind)
-        return OwnClock(last: last, ahead: greatest > behind ? max(apart(greatest), last) : last)
+        let clock = shownClock(state), waiting = state.outbox.table.lastTime, last = given.rawValue > 0 ? given : waiting
+        let behind = isAhead(last, of: clock) ? clock : max(clock, last), greatest = max(clock, last, waiting)
+        let first = apart(behind)
+        return OwnClock(last: first, ahead: greatest > behind ? max(apart(greatest), first) : first)
     }
 
     /// A copy of this replica does not know what was given since it was made.
@@ -49,8 +50,8 @@ extension Replica {
             state.clock = OwnClock(last: apart(confirmed), ahead: max(state.clock.ahead, state.clock.last))
         }
         var next = max(state.clock.last, confirmed).next(wallMilliseconds: options.execution.now().wallMilliseconds)
-        // What was given before that may have been given at this very tick.
-        if next <= state.clock.ahead { next = apart(next) }
+        // What was given before that may have been given at this very tick. What follows the last is apart as that is.
+        if next <= state.clock.ahead, next != state.clock.last.next(wallMilliseconds: 0) { next = apart(next) }
         if next == replaced { next = next.next(wallMilliseconds: 0) }
         if event.content.isRegisterWrite, let shown = shownTime(in: event.conversation, made, next, state), shown >= next {
             // What is past all that was given here may have been given in a life that was lost.
@@ -71,6 +72,11 @@ extension Replica {
         }
         return times.max()
     }
+}
+
+extension RecordedEvent {
+    /// With which time it is offered to a hub that lost it. What decides by that counts no later than it did: what was written over it since was written later.
+    var offeredTime: HLC { event.content.writesRegister ? effectiveTime : origin.hlc }
 }
 
 extension Event.Content {

@@ -70,9 +70,10 @@ extension Replica {
             // What is offered may stand in what is still to come, or came behind no cursor and was not looked through.
             let holdsBack =
                 state.outbox.hasOffers && (state.cursor == nil || cursor == nil || state.damaged.hasAny(in: scope)) || state.outbox.hasSentAnew
+            // HELLO has a deadline: on a slow line one large event would keep all else from coming, for ever.
+            let bytesMax = min(WireLimits.helloPushBytesMax, messageBytes ?? .max)
             let (pushed, touched) =
-                holdsBack
-                ? ([], []) : try state.outbox.take(bytesMax: min(WireLimits.helloPushBytesMax, messageBytes ?? .max), eventsMax: WireLimits.pushEventsMax)
+                holdsBack ? ([], []) : try state.outbox.take(bytesMax: bytesMax, eventsMax: WireLimits.pushEventsMax, takesLarge: false)
             show(touched, state)
             state.greeting = Greeting(
                 checkpoint: checkpoint, hasCursor: cursor != nil, namesPart: progress != nil, holdsBack: holdsBack, breaks: breaks,

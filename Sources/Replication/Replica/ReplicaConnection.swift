@@ -149,6 +149,9 @@ public final class ReplicaConnection: @unchecked Sendable {
         }
     }
 
+    /// Bytes of a message have come that is not whole yet; about once a second at most. It does not wait.
+    public func progressed() { post { [self] in session.progress(at: now) } }
+
     /// The transport is gone.
     public func disconnected() {
         post { [self] in

@@ -31,6 +31,8 @@ package struct ReplicaSession: Sendable {
     private var takesProgress = false, takesUnreadable = false
     private var began: Instant
     private var heard: Instant
+    /// When bytes of a message last came that was not whole.
+    private var progressed: Instant
     private var asked: Instant
     private var pingID: UInt64
     private var awaitedPong: UInt64?
@@ -51,6 +53,7 @@ package struct ReplicaSession: Sendable {
     package init(at now: Instant, seed: UInt64, limits: HubSession.Limits = HubSession.Limits()) {
         began = now
         heard = now
+        progressed = now
         asked = now
         pingID = seed
         self.limits = limits
@@ -71,6 +74,9 @@ package struct ReplicaSession: Sendable {
         if hello.messageBytes > 0 { headsMax = WireLimits.logs(inMessagesOf: Int(clamping: hello.messageBytes)) }
         return [.send(.hello(hello))]
     }
+
+    /// Bytes of a message have come that is not whole yet: on a slow line a large one may take longer than silence may last.
+    package mutating func progress(at now: Instant) { progressed = now }
 
     package mutating func receive(_ bytes: [UInt8], at now: Instant) -> [Effect] {
         if isClosed { return [] }
@@ -181,7 +187,9 @@ package struct ReplicaSession: Sendable {
                 now.milliseconds(since: began) >= limits.helloMilliseconds ? end(Bye(.timeout, "the hub did not answer HELLO in time")) : []
         case .open:
             let silence = now.milliseconds(since: heard)
-            if silence >= limits.silenceMilliseconds { return end(Bye(.timeout, "nothing was heard of the hub for too long")) }
+            if silence >= limits.silenceMilliseconds, now.milliseconds(since: progressed) >= limits.silenceMilliseconds {
+                return end(Bye(.timeout, "nothing was heard of the hub for too long"))
+            }
             let pause = now.milliseconds(since: asked)
             guard silence >= limits.pingAfterMilliseconds, pause >= limits.pingAfterMilliseconds else { return [] }
             asked = now

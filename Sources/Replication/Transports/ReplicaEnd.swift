@@ -2,6 +2,7 @@
 package protocol ReplicaEnd: Sendable {
     func start()
     func receive(_ message: [UInt8], mayWait: Bool)
+    func progressed()
     func disconnected()
     func tick()
 }

@@ -315,6 +315,8 @@ public enum WireLimits {
     public static let subprotocol = "convstore.sync.v1"
     /// Bytes of one message: the largest event, and some.
     public static let messageBytesMax = 8 << 20
+    /// Of the state in BASE, as `ConversationBase` takes it: a hub sends no larger one.
+    package static let baseBytesMax = 4 << 20
     /// So many logs are named in one message, with or without their heads, where messages are to have so many bytes.
     package static func logs(inMessagesOf bytes: Int) -> Int { max(16, min(headsMax, bytes / 64)) }
     /// Bytes of events that a HELLO may carry.

@@ -116,7 +116,8 @@ extension Hello {
         token = try fields.text(6)
         guard nonce.count == 16, token.utf8.count <= WireLimits.tokenBytesMax else { throw CodecError(.badValue) }
         cursor = fields.has(7) ? try Cursor(fields.message(7)) : nil
-        scope = fields.has(8) ? try Scope(fields.message(8)) : .mine
+        // Which kinds there are is a matter of the version: a hub that speaks none of these says so.
+        scope = fields.has(8) && versions.overlaps(WireLimits.versions) ? try Scope(fields.message(8)) : .mine
         credit = fields.number(9)
         pushed = try fields.messages(10, PushedEvent.init)
         checkpointSize = try fields.seq(11)

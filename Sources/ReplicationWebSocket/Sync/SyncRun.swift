@@ -219,6 +219,10 @@ public final class SyncRun: Sendable {
                     wire.received(message.count)
                     wire.connection?.receive(message, mayWait: true)
                 },
+                onProgress: {
+                    wire.progressed()
+                    wire.connection?.progressed()
+                },
                 onClose: { _, _ in wire.connection?.disconnected() })
         }
         report.connections += 1
@@ -247,7 +251,7 @@ public final class SyncRun: Sendable {
             switch happening {
             case .tick:
                 connection.tick()
-                idleSeconds += 1
+                idleSeconds = wire.takeProgress() ? 0 : idleSeconds + 1
                 if !isSettled, !isEnding {
                     if idleSeconds == options.stallSeconds {
                         connection.end()
@@ -341,6 +345,7 @@ public final class SyncRun: Sendable {
         private struct State {
             var connection: (any ReplicaEnd)?
             var received = 0, sent = 0
+            var hasProgressed = false
         }
         private let state = Monitor(State())
 
@@ -348,6 +353,15 @@ public final class SyncRun: Sendable {
         func join(_ connection: any ReplicaEnd) { state.withLock { $0.connection = connection } }
         func sent(_ bytes: Int) { state.withLock { $0.sent += bytes } }
         func received(_ bytes: Int) { state.withLock { $0.received += bytes } }
+
+        func progressed() { state.withLock { $0.hasProgressed = true } }
+        /// Whether bytes of a message that is not whole have come since this was asked last.
+        func takeProgress() -> Bool {
+            state.withLock { state in
+                defer { state.hasProgressed = false }
+                return state.hasProgressed
+            }
+        }
 
         /// The bytes of a report's messages, with those since it was asked last.
         func add(to report: Report) -> (received: Int, sent: Int) {

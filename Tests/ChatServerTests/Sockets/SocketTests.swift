@@ -78,6 +78,33 @@ extension ServerTests {
             }
         }
 
+        @Test("That a large message is coming is told once a second, and of pings nothing", arguments: [false, true])
+        func progress(_ isInParts: Bool) async throws {
+            let endpoint = EchoEndpoint()
+            try await RunningServer.run(endpoint) { server in
+                let connection = try RawConnection(port: server.port)
+                await connection.send(RawConnection.upgrade())
+                _ = await connection.readHead()
+                let message = RawConnection.frame(2, Array(repeating: 1, count: 1000))
+                let pieces =
+                    isInParts
+                    ? (0..<30).map { RawConnection.frame($0 == 0 ? 2 : 0, Array(repeating: 1, count: 30), fin: $0 == 29) }
+                    : stride(from: 0, to: message.count, by: 34).map { Array(message[$0..<min($0 + 34, message.count)]) }
+                for piece in pieces {
+                    await connection.send(piece)
+                    try await Task.sleep(for: .milliseconds(100))
+                }
+                #expect(await eventually { endpoint.seen.withLock { $0.messages.count } == 1 })
+                let told = endpoint.seen.withLock { $0.progress }
+                #expect(1...4 ~= told)
+                for _ in 0..<12 {
+                    await connection.send(RawConnection.frame(9, [1]))
+                    try await Task.sleep(for: .milliseconds(100))
+                }
+                #expect(endpoint.seen.withLock { $0.progress } == told)
+            }
+        }
+
         @Test("A peer that does not read costs a bounded amount, then its socket") func slowPeer() async throws {
             let endpoint = EchoEndpoint()
             try await RunningServer.run(endpoint) { server in

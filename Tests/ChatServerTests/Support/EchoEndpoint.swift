@@ -11,6 +11,8 @@ final class EchoEndpoint: SyncEndpoint {
         var ends: [SocketEnd?] = []
         var sockets: [Socket] = []
         var ticks = 0
+        /// How often something came of a message that was not whole.
+        var progress = 0
         /// Calls of one socket that were under way at once, at most.
         var atOnceMax = 0
     }
@@ -79,6 +81,7 @@ final class EchoEndpoint: SyncEndpoint {
         }
 
         func drained() { drip() }
+        func progressed() { endpoint.seen.withLock { $0.progress += 1 } }
 
         private func drip() {
             dripping.withLock { left in

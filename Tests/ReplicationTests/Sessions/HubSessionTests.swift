@@ -52,6 +52,16 @@ import Testing
         #expect(begin { $0.versions = versions }.effects.bye == Bye(.unsupportedVersion, "this hub speaks versions 1 to 1"))
     }
 
+    @Test("a peer of other versions is told so though it asks for what only these know") func newerScope() throws {
+        for (versions, code) in [(2...3, Bye.Code.unsupportedVersion), (1...3, .protocolError)] as [(ClosedRange<UInt32>, Bye.Code)] {
+            var bytes = Frame.hello(FrameSamples.hello(versions: versions, scope: .everything)).encoded()
+            let scope = try #require((0..<bytes.count - 3).first { Array(bytes[$0..<$0 + 4]) == [0x42, 2, 8, 1] })
+            bytes[scope + 3] = 9
+            var session = HubState.awaitingHello.make()
+            #expect(session.receive(bytes, at: 0).bye?.code == code)
+        }
+    }
+
     @Test("HELLO gives credit for one largest event at least, and for what can be counted at most")
     func credit() {
         for bad in [0, WireLimits.creditMin - 1, WireLimits.creditMax + 1, .max] { #expect(begin { $0.credit = bad }.effects.bye?.code == .protocolError) }
@@ -115,6 +125,21 @@ import Testing
         #expect(session.receive(Frame.pong(9).encoded(), at: 49_999).isEmpty)
         #expect(session.tick(at: 50_000).isEmpty)
         #expect(session.tick(at: 69_999).sent == [.ping(10)])
+    }
+
+    @Test("a peer of which a large message comes slowly stays, and is asked all the same") func slowMessage() {
+        var session = HubState.open.make()
+        func at(_ milliseconds: UInt64) -> Instant { Instant(wallMilliseconds: milliseconds, monotonicMilliseconds: milliseconds) }
+        for second in 1...200 as ClosedRange<UInt64> {
+            session.progress(at: at(second * 1000))
+            #expect(session.tick(at: at(second * 1000)).sent == (second % 20 == 0 ? [.ping(7 + second / 20)] : []))
+        }
+        #expect(session.tick(at: 249_999).bye == nil)
+        #expect(session.tick(at: 250_000).bye?.code == .timeout)
+        // Not before it has said who it is.
+        var stranger = HubState.awaitingHello.make()
+        stranger.progress(at: at(9999))
+        #expect(stranger.tick(at: 10_000).bye?.code == .timeout)
     }
 
     @Test("a wall clock that is set forward or back changes no deadline", arguments: [0, 1_000_000_000, .max] as [UInt64])

@@ -37,6 +37,17 @@ import Testing
         #expect(session.tick(at: 95_000).bye?.code == .timeout)
     }
 
+    @Test("a hub of which a large message comes slowly is not left, and asked all the same") func slowMessage() {
+        var session = ReplicaSessionState.open.make()
+        func at(_ milliseconds: UInt64) -> Instant { Instant(wallMilliseconds: milliseconds, monotonicMilliseconds: milliseconds) }
+        for second in 1...200 as ClosedRange<UInt64> {
+            session.progress(at: at(second * 1000))
+            #expect(session.tick(at: at(second * 1000)).sent == (second % 20 == 0 ? [.ping(7 + second / 20)] : []))
+        }
+        #expect(session.tick(at: 249_999).bye == nil)
+        #expect(session.tick(at: 250_000).bye?.code == .timeout)
+    }
+
     @Test("a wall clock that is set forward or back changes no deadline", arguments: [0, 1_000_000_000, .max] as [UInt64])
     func clockSet(_ wall: UInt64) {
         var session = ReplicaSessionState.open.make(at: 500_000_000)

@@ -1,0 +1,51 @@
+import ConversationStore
+import Testing
+
+@testable import EventLog
+@testable import Replication
+
+/// Conversations whose people, title and attributes are more than a message carries: each must cost nobody anything but itself.
+@Suite("States that are too large") struct LargeStateTests {
+    /// A conversation of bob's with some 5 MB of attributes, and enough messages that a page begins behind it.
+    private func large(_ world: World, isFromJoining: Bool) async throws -> ConversationID {
+        let chat = try await world.hubStore.createConversation(.group, author: bob, participants: isFromJoining ? [] : [ada])
+        let value = noise(4096)
+        var events = (0..<20).map { number in
+            let attributes = (10..<74).map { Event.Attribute(name: "a\(10 + number)-\($0)", value: value) }
+            return Event(conversation: chat, author: bob, content: .conversationUpdated(title: nil, attributes: attributes))
+        }
+        if isFromJoining {
+            let attribute = Event.Attribute(name: ConversationHistory.attribute, value: ConversationHistory.fromJoining.rawValue)
+            events.append(Event(conversation: chat, author: bob, content: .conversationUpdated(title: nil, attributes: [attribute])))
+            events.append(Event(conversation: chat, author: bob, content: .participantJoined(ada)))
+        }
+        events += (0..<60).map { message("\($0)", in: chat, by: bob) }
+        for event in events { _ = try await world.hubStore.append(event) }
+        return chat
+    }
+
+    @Test("are sent event by event, or not at all where they must come first", arguments: [Scope.mine, .newest(conversations: 5, messages: 10)])
+    func devices(_ scope: Scope) async throws {
+        try await withWorld { world in
+            let first = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            _ = try await world.hubStore.append(message("first", in: first, by: bob))
+            let whole = try await large(world, isFromJoining: false), joined = try await large(world, isFromJoining: true)
+            let last = try await world.hubStore.createConversation(.group, author: bob, participants: [ada])
+            _ = try await world.hubStore.append(message("last", in: last, by: bob))
+            let device = try world.device(ada)
+            let session = world.follow(device, scope: scope)
+            try await eventually { session.isSettled || session.end != nil }
+            #expect(session.end == nil)
+            #expect(session.unreadable == [.conversation(joined)])
+            for (chat, text) in [(first, "first"), (whole, "59"), (last, "last")] {
+                #expect(try device.store.timeline(of: chat)?.messages.last?.text == text)
+            }
+            #expect(try device.store.log.lastSeq(of: .conversation(whole)) == 81)
+            // What is said later comes, too.
+            _ = try await world.hubStore.append(message("more", in: whole, by: bob))
+            try await eventually { try device.store.timeline(of: whole)?.messages.last?.text == "more" }
+            session.connection.end()
+            try await eventually { session.end != nil }
+        }
+    }
+}
