@@ -255,7 +255,7 @@ public final class SyncRun: Sendable {
                 if !isSettled, !isEnding {
                     if idleSeconds == options.stallSeconds {
                         connection.end()
-                    } else if idleSeconds % Self.quietSeconds == 0 {
+                    } else if idleSeconds > 0, idleSeconds % Self.quietSeconds == 0 {
                         observe(.quiet(seconds: idleSeconds))
                     }
                 }
