@@ -1,7 +1,7 @@
 import ConversationStore
 import Testing
 
-@testable import EventLog
+import EventLog
 @testable import Replication
 
 /// Conversations whose people, title and attributes are more than a message carries: each must cost nobody anything but itself.
@@ -48,4 +48,32 @@ import Testing
             try await eventually { session.end != nil }
         }
     }
+
+    @Test("go once to who asks for their newest messages again and again") func again() async throws {
+        try await withWorld { world in
+            let chat = try await large(world, isFromJoining: false)
+            let peer = try await RawPeer(world.hub, ada) { ($0.scope, $0.credit) = (.newest(conversations: 0, messages: 1), 1 << 30) }
+            peer.forget()
+            for _ in 0..<3 { peer.send(.fetch([Fetch(log: .conversation(chat), from: 0, through: 10)])) }
+            try await eventually { peer.frames.contains { $0.lastSeq == 81 } }
+            peer.send(.ping(7))
+            try await eventually { peer.frames.contains(.pong(7)) }
+            #expect(peer.frames.count { $0.secret != nil } == 1)
+        }
+    }
+}
+
+extension Frame {
+    private var logs: [LogNote] {
+        switch self {
+        case .segment(let segment): segment.logs
+        case .events(let events): events.logs
+        default: []
+        }
+    }
+
+    /// The size of a head that it tells.
+    fileprivate var lastSeq: UInt64? { logs.last?.head?.size }
+    /// What only who is sent a log's first event is told.
+    fileprivate var secret: [UInt8]? { logs.first { !$0.secret.isEmpty }?.secret }
 }

@@ -26,8 +26,9 @@ import Testing
 
     @Test(
         "A hub that was set back takes an offer; then the device is set back to a copy that had not sent the event",
-        arguments: [Scope.mine, .newest(conversations: 1, messages: 1)], [false, true])
-    func bothSetBack(_ scope: Scope, isGone: Bool) async throws {
+        arguments: [Scope.mine, .newest(conversations: 1, messages: 1)], [(false, false), (true, false), (false, true), (true, true)])
+    func bothSetBack(_ scope: Scope, _ kind: (isGone: Bool, isAhead: Bool)) async throws {
+        let isGone = kind.isGone
         try await withWorld { world in
             let chat = try await world.hubStore.createConversation(.group, author: bob, participants: [ada, eve]), id = MessageID.random()
             var device = try await world.heal(world.device(ada), scope: scope)
@@ -39,6 +40,8 @@ import Testing
                 _ = try await world.hubStore.append(message("lost", in: chat, by: bob))
                 device = try await world.heal(device, scope: scope)
             }
+            // Of a clock that is ahead, which the hub holds back.
+            if kind.isAhead { device.state.withLock { $0.clock.last = HLC(milliseconds: UInt64(Date().timeIntervalSince1970 * 1000) + 60_000) } }
             for content in changes(of: id) { try device.append(Event(conversation: chat, author: ada, content: content)) }
             let copy = try world.copy(device)
             // More than a newest part has.

@@ -99,8 +99,7 @@ extension RecordedEvent {
     /// The time by which last-write-wins judges it: its maker's clock, but no later than the hub's when it accepted it (DESIGN.md, section 8).
     package var effectiveTime: HLC { Envelope.timeHeldBack(made: origin.hlc, recorded: hlc) ?? origin.hlc }
 
-    /// The times by which it is known under other origins. What decides by its time is offered to a hub that lost it with the one that it had there: else a clock
-    /// that was ahead, and was held back then, would win over what was written over it since.
+    /// The times by which it is known under other origins: what decides by its time may be offered, to a hub that lost it, with the one by which it counted.
     package var times: [HLC] { Envelope.times(made: origin.hlc, recorded: hlc) }
 
     package func isOfTime(_ time: HLC) -> Bool { time == origin.hlc || time == effectiveTime }

@@ -167,10 +167,11 @@ extension EventStore {
         let before = effort.events
         let times = Dictionary(grouping: indices) { submissions[$0].origin!.hlc.rawValue }
         let found = times.keys.flatMap { time in known.seqs(at: time).filter { range.contains($0) }.map { (seq: $0, time: time) } }.sorted { $0.seq < $1.seq }
-        var isFirst = true
+        var last: Seq?
         for (seq, time) in found {
-            guard isFirst || effort.events - before < limit else { return seq - 1 }
-            isFirst = false
+            // One may be there for two times.
+            guard last == nil || last == seq || effort.events - before < limit else { return seq - 1 }
+            last = seq
             if keys[time] == nil {
                 keys[time] = Dictionary(grouping: times[time]!) { TwinKey(submissions[$0])! }
                 effort.events += keys[time]!.reduce(0) { $0 + $1.key.size / 64 }

@@ -103,7 +103,8 @@ package struct Feed {
             // It goes on from where it is, unless more is asked for than before.
             guard seq < known.next || last > known.through else { return }
             wishes[log] = Wish(next: min(seq, known.next), through: max(last, known.through), tellsHeads: known.tellsHeads || tellsHeads)
-            guard seq < known.next else { return }
+            // What is planned is looked up as far as it was wanted.
+            guard seq < known.next || planned.contains(log) else { return }
         } else {
             wishes[log] = Wish(next: seq, through: last, tellsHeads: tellsHeads)
         }

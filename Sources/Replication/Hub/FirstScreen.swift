@@ -19,6 +19,8 @@ struct FirstScreen {
     struct Part {
         var bases: [BaseFrame] = []
         var events: [RecordedEvent] = []
+        /// Logs of which all goes, as no message carries the state with which a page would begin.
+        var wholes: [LogID] = []
         /// Logs of which only a part is for the peer, and the seqs at which it begins: all of it follows.
         var beginnings: [(log: LogID, seq: Seq)] = []
         var bytes = 0
@@ -151,7 +153,7 @@ struct FirstScreen {
         guard let base = try hub.bases.base(of: id, at: seq, &part.effort), let range = try hub.heads.tree(of: log, through: seq, &part.effort) else { return }
         if base.count > WireLimits.baseBytesMax {
             // No message carries that: what it says comes event by event, with all others.
-            part.beginnings.append((log, 1))
+            part.wholes.append(log)
             return
         }
         part.bytes += bytes + base.count

@@ -78,6 +78,8 @@ extension HubConnection {
             if let piece = try feed.piece(of: events, source) { transmit(piece) }
             events = rest
         }
+        // Once: who waits for a page asks again while that is on its way.
+        for log in part.wholes where wholes.insert(log).inserted { feed.want(log, from: 1, tellsHeads: true) }
         for (log, seq) in part.beginnings {
             feed.skip(log, to: seq)
             feed.want(log, from: seq, tellsHeads: true)

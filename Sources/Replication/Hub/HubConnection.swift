@@ -50,6 +50,8 @@ public final class HubConnection: @unchecked Sendable {
     var left: Set<ConversationID> = []
     /// What came up in the place of such, be it sent by now or not: each goes once.
     var filled: Set<ConversationID> = []
+    /// Logs that were sent whole in the place of a page.
+    var wholes: Set<LogID> = []
     /// What came up in the place of the last ones is still to be looked up.
     var awaitsFilling = false
     var pushes: [(events: [PushedEvent], bytes: Int)] = []
@@ -126,7 +128,7 @@ public final class HubConnection: @unchecked Sendable {
     package var footprint: Int {
         offered.count + denied.count + named.count + (awaited?.count ?? 0) + held.count + screen.count + feed.count + questions.count + pushes.count
             + mailbox.count + stuckLogs.count + 2 * undecidedLogs.count + refusedNames.count + conflicts.count + twins.footprint
-            + (asked?.lookup.submissions.count ?? 0) + left.count + filled.count
+            + (asked?.lookup.submissions.count ?? 0) + left.count + filled.count + wholes.count
             + inbox.withLock { $0.changed.count + $0.joined.count }
     }
 

@@ -24,7 +24,7 @@ extension Outbox {
             }
             for time in event.times { known[time, default: []].append((event.event, nil)) }
             places.add(event, isAgain: isAgain)
-            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.offeredTime)
+            let origin = isAgain ? event.origin : Origin(replica: identity.replica, counter: 0, hlc: event.origin.hlc)
             var entry = OutboxEntry(id: 0, event: event.event, origin: origin, nonce: isAgain ? sentNonce : identity.nonce)
             (entry.state, entry.wasSent) = (isAgain ? .sent : .pending, true)
             if !isAgain, event.origin.counter > 0 { entry.former = FormerOrigin(replica: event.origin.replica, counter: event.origin.counter) }

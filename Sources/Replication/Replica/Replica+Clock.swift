@@ -74,11 +74,6 @@ extension Replica {
     }
 }
 
-extension RecordedEvent {
-    /// With which time it is offered to a hub that lost it. What decides by that counts no later than it did: what was written over it since was written later.
-    var offeredTime: HLC { event.content.writesRegister ? effectiveTime : origin.hlc }
-}
-
 extension Event.Content {
     /// Whether last-write-wins decides about what it says.
     package var isRegisterWrite: Bool {

@@ -97,10 +97,11 @@ extension Replica {
         }
         if settled.isEmpty { return false }
         let (own, others) = Identities.split(gone, try Identities.own(side, state.outbox.identity))
+        let times = OfferedTimes(own: own, others: try others + aside + Lost.read(side), waiting: state.outbox.entries)
         try side.write { transaction in
             try Lost.delete(settled, in: SyncTables.suspects, &transaction)
             try Lost.put(others + aside, &transaction)
-            try Lost.put(own, in: SyncTables.offers, &transaction)
+            try Lost.put(own.map(times.offered), in: SyncTables.offers, &transaction)
         }
         state.lost.add(others)
         let suspected = state.suspects.conversations

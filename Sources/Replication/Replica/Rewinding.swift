@@ -401,6 +401,8 @@ enum Rewinding {
             others += own.filter { !sent.contains(Sent($0)) }
             own.removeAll { !sent.contains(Sent($0)) }
         }
+        let times = OfferedTimes(own: own, others: try others + Lost.read(side), waiting: outbox.entries)
+        own = own.map { sent.contains(Sent($0)) ? $0 : times.offered($0) }
         // One counter has one event, but what was made up may name it too.
         var rest = sent
         try outbox.putFirst(

@@ -37,7 +37,7 @@ struct Suspects {
     var isEmpty: Bool { suspects.isEmpty && offers.isEmpty }
     func has(_ id: ConversationID) -> Bool { suspects[id] != nil || offers[id] != nil }
     /// The times of what may be shown of it in a conversation.
-    func times(in id: ConversationID) -> [HLC] { ((suspects[id] ?? []) + (offers[id] ?? [])).filter(\.event.content.writesRegister).map(\.offeredTime) }
+    func times(in id: ConversationID) -> [HLC] { ((suspects[id] ?? []) + (offers[id] ?? [])).filter(\.event.content.writesRegister).map(\.origin.hlc) }
     var conversations: Set<ConversationID> { Set(suspects.keys).union(offers.keys) }
 
     init(_ side: SideStore, _ identity: ReplicaIdentity) throws {
@@ -66,6 +66,6 @@ struct Suspects {
         let known = Dictionary(grouping: entries, by: \.origin.hlc)
         // The outbox may offer it already, under another origin.
         return (gone + (offers[id] ?? [])).filter { event in !event.times.contains { known[$0]?.contains { $0.event == event.event } ?? false } }
-            .map { PendingEvent($0.event, origin: $0.origin, hlc: $0.offeredTime) }
+            .map { PendingEvent($0.event, origin: $0.origin, hlc: $0.effectiveTime) }
     }
 }
