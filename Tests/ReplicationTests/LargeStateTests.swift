@@ -54,10 +54,13 @@ import EventLog
             let chat = try await large(world, isFromJoining: false)
             let peer = try await RawPeer(world.hub, ada) { ($0.scope, $0.credit) = (.newest(conversations: 0, messages: 1), 1 << 30) }
             peer.forget()
-            for _ in 0..<3 { peer.send(.fetch([Fetch(log: .conversation(chat), from: 0, through: 10)])) }
+            let fetch = Frame.fetch([Fetch(log: .conversation(chat), from: 0, through: 10)])
+            peer.send(fetch)
             try await eventually { peer.frames.contains { $0.lastSeq == 81 } }
-            peer.send(.ping(7))
-            try await eventually { peer.frames.contains(.pong(7)) }
+            peer.send(fetch)
+            // Something that comes behind it.
+            _ = try await world.hubStore.append(message("more", in: chat, by: bob))
+            try await eventually { peer.frames.contains { $0.lastSeq == 82 } }
             #expect(peer.frames.count { $0.secret != nil } == 1)
         }
     }
