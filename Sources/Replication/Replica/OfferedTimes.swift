@@ -6,56 +6,47 @@ internal import EventLog
 /// Last-write-wins judged them by no later time than the hub's when it accepted them. A hub that takes them anew goes by its clock of now: one that was made by a
 /// clock that was ahead, and had been written over since, would win again. Such a one is offered with the time by which it counted. All others keep their maker's
 /// time: by that a copy of this device, or what it sends again itself, is known as the same.
-struct OfferedTimes {
+enum OfferedTimes {
     private struct Write {
         /// By which it counted, or counts.
         var time: HLC
-        /// The least that it or one behind it can have when it is offered in its turn.
+        /// The least by which it may count when it comes again.
         var least: HLC
+        var registers: [Event.Register]
+        /// Among the own events.
+        var place: Int?
     }
 
-    /// Ascending by their times.
-    private var writes: [Event.Register: [Write]] = [:]
-
+    /// Own events as they are offered.
+    ///
     /// - Parameters:
-    ///   - others: what others made, and the hub lost.
+    ///   - others: what others made, and the hub lost, or may have. Asked for if a clock was ahead.
     ///   - waiting: own ones that no hub has, as far as is known.
-    init(own: [RecordedEvent], others: [RecordedEvent], waiting: [OutboxEntry]) {
-        guard own.contains(where: Self.isHeldBack) else { return }
-        for event in own { add(event.event, Write(time: event.effectiveTime, least: event.origin.hlc)) }
+    static func offered(_ own: [RecordedEvent], others: () throws -> [RecordedEvent], waiting: [OutboxEntry]) rethrows -> [RecordedEvent] {
+        guard own.contains(where: { $0.effectiveTime < $0.origin.hlc && !$0.event.registers.isEmpty }) else { return own }
+        var writes = own.enumerated().map { Write(time: $1.effectiveTime, least: $1.origin.hlc, registers: $1.event.registers, place: $0) }
         // When they come again is not known.
-        for event in others { add(event.event, Write(time: event.effectiveTime, least: HLC(rawValue: 0))) }
-        for entry in waiting { add(entry.event, Write(time: entry.origin.hlc, least: entry.origin.hlc)) }
-        for register in writes.keys {
-            writes[register]!.sort { $0.time < $1.time }
-            var least = HLC(rawValue: .max)
-            for place in writes[register]!.indices.reversed() {
-                least = min(least, writes[register]![place].least)
-                writes[register]![place].least = least
+        writes += try others().map { Write(time: $0.effectiveTime, least: HLC(rawValue: 0), registers: $0.event.registers) }
+        writes += waiting.map { Write(time: $0.origin.hlc, least: $0.origin.hlc, registers: $0.event.registers) }
+        writes.removeAll { $0.registers.isEmpty }
+        writes.sort { $0.time > $1.time }
+        var offered = own
+        // Of all that counted later.
+        var least: [Event.Register: HLC] = [:]
+        var rest = writes[...]
+        while let time = rest.first?.time {
+            var group = rest.prefix { $0.time == time }
+            rest = rest.dropFirst(group.count)
+            for index in group.indices {
+                guard let place = group[index].place, group[index].registers.contains(where: { least[$0].map { $0 < group[index].least } ?? false }) else {
+                    continue
+                }
+                offered[place].origin.hlc = min(time, offered[place].origin.hlc)
+                group[index].least = offered[place].origin.hlc
             }
+            for write in group { for register in write.registers { least[register] = min(least[register] ?? write.least, write.least) } }
         }
-    }
-
-    private mutating func add(_ event: Event, _ write: Write) { for register in event.registers { writes[register, default: []].append(write) } }
-
-    private static func isHeldBack(_ event: RecordedEvent) -> Bool { event.effectiveTime < event.origin.hlc && !event.event.registers.isEmpty }
-
-    /// The event as it is offered.
-    func offered(_ event: RecordedEvent) -> RecordedEvent {
-        guard Self.isHeldBack(event), event.event.registers.contains(where: { isWrittenOver(event, $0) }) else { return event }
-        var offered = event
-        offered.origin.hlc = event.effectiveTime
         return offered
-    }
-
-    private func isWrittenOver(_ event: RecordedEvent, _ register: Event.Register) -> Bool {
-        guard let writes = writes[register] else { return false }
-        var (low, high) = (0, writes.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if writes[middle].time <= event.effectiveTime { low = middle + 1 } else { high = middle }
-        }
-        return low < writes.count && writes[low].least < event.origin.hlc
     }
 }
 

@@ -81,11 +81,19 @@ extension Replica {
         var gone: [RecordedEvent] = []
         var settled: [RecordedEvent] = []
         var aside: [RecordedEvent] = []
-        for event in try Lost.read(side, in: SyncTables.suspects) where Scope.covers(event.log, state.scopeNames) && unread[event.log] == nil {
+        var left: [RecordedEvent] = []
+        for event in try Lost.read(side, in: SyncTables.suspects) {
+            guard Scope.covers(event.log, state.scopeNames), unread[event.log] == nil else {
+                left.append(event)
+                continue
+            }
             let isUntold = try event.seq > store.log.lastSeq(of: event.log) && state.previews.lastSeqOfFirst(event.log) == 0
             if !isComparing, state.damaged.has(event.log) || isUntold { continue }
             let fate = try state.previews.fate(of: event, in: store.log)
-            if case .unknown = fate { continue }
+            if case .unknown = fate {
+                left.append(event)
+                continue
+            }
             // The hub has it now, and it is not held here any more: should the hub lose it before the hole is filled, nobody else might have it.
             if case .held = fate, try isInHole(event, state) { continue }
             settled.append(event)
@@ -97,11 +105,11 @@ extension Replica {
         }
         if settled.isEmpty { return false }
         let (own, others) = Identities.split(gone, try Identities.own(side, state.outbox.identity))
-        let times = OfferedTimes(own: own, others: try others + aside + Lost.read(side), waiting: state.outbox.entries)
+        let offered = try OfferedTimes.offered(own, others: { try others + aside + left + Lost.read(side) }, waiting: state.outbox.entries)
         try side.write { transaction in
             try Lost.delete(settled, in: SyncTables.suspects, &transaction)
             try Lost.put(others + aside, &transaction)
-            try Lost.put(own.map(times.offered), in: SyncTables.offers, &transaction)
+            try Lost.put(offered, in: SyncTables.offers, &transaction)
         }
         state.lost.add(others)
         let suspected = state.suspects.conversations

@@ -401,8 +401,9 @@ enum Rewinding {
             others += own.filter { !sent.contains(Sent($0)) }
             own.removeAll { !sent.contains(Sent($0)) }
         }
-        let times = OfferedTimes(own: own, others: try others + Lost.read(side), waiting: outbox.entries)
-        own = own.map { sent.contains(Sent($0)) ? $0 : times.offered($0) }
+        let times = try OfferedTimes.offered(
+            own, others: { try others + Lost.read(side) + Lost.read(side, in: SyncTables.suspects) }, waiting: outbox.entries)
+        own = zip(own, times).map { sent.contains(Sent($0)) ? $0 : $1 }
         // One counter has one event, but what was made up may name it too.
         var rest = sent
         try outbox.putFirst(
