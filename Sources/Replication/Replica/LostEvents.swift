@@ -11,7 +11,7 @@ struct LostEvents {
 
     func has(_ log: LogID) -> Bool { events[log] != nil }
 
-    /// Those that an event is. Their maker may have given it a new origin when it offered it again, which keeps the time that counts.
+    /// Those that an event is. Their maker may have given it a new origin when it offered it again, with one of its times.
     func found(as event: RecordedEvent) -> [RecordedEvent] {
         guard let log = events[event.log] else { return [] }
         var found: [RecordedEvent] = []

@@ -195,7 +195,7 @@ struct HubHistory {
             var messages: Set<MessageID> = []
             var written: [HLC: [Event]] = [:]
             for event in events {
-                // A device ticks its clock for each event; what it offers again keeps the time.
+                // A device ticks its clock for each event; what it offers again keeps the time, but where it was written over (`OfferedTimes`): that is not seen here.
                 let isAgain = written[event.origin.hlc]?.contains(event.event) ?? false
                 guard !isAgain || mayRepeat(event.event) || behindErased[log]?.contains(OriginKey(event.origin)) ?? false else {
                     throw SimulationFailure("I3: \(log) has what was written at \(event.origin.hlc) twice, again at seq \(event.seq): \(event.event)")
